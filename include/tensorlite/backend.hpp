@@ -21,17 +21,13 @@ struct Scalar {
     if constexpr (std::is_integral_v<T>) integer = static_cast<std::int64_t>(v);
     else integer = v >= -9.2e18 && v <= 9.2e18 ? static_cast<std::int64_t>(v) : 0;
   }
-  template <class T>
-  TL_HOST_DEVICE constexpr T as() const {
+  template <class T> TL_HOST_DEVICE constexpr T as() const {
     if constexpr (std::is_same_v<T, bool>) return is_integer ? integer != 0 : real != 0;
     else if constexpr (std::is_integral_v<T>) return static_cast<T>(integer);
     else return static_cast<T>(static_cast<float>(real));
   }
 };
-template <>
-TL_HOST_DEVICE constexpr double Scalar::as<double>() const {
-  return is_integer ? static_cast<double>(integer) : real;
-}
+template <> TL_HOST_DEVICE constexpr double Scalar::as<double>() const { return is_integer ? static_cast<double>(integer) : real; }
 
 /// Which side of a binary operation the scalar stands on: right is `x - s`, left is `s - x`.
 enum class ScalarSide : std::uint8_t { right, left };
@@ -109,10 +105,7 @@ class Workspace {
   }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
-  template <class T = void>
-  T* data() const {
-    return static_cast<T*>(data_);
-  }
+  template <class T = void> T* data() const { return static_cast<T*>(data_); }
 
  private:
   const Context& context_;

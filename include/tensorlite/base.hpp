@@ -121,42 +121,16 @@ constexpr const char* name_of(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-template <class T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::float32;
-};
-template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::float64;
-};
-template <>
-struct DTypeOf<float16> {
-  static constexpr DType value = DType::float16;
-};
-template <>
-struct DTypeOf<bfloat16> {
-  static constexpr DType value = DType::bfloat16;
-};
-template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::int32;
-};
-template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::int64;
-};
-template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::uint8;
-};
-template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
-template <class T>
-inline constexpr DType dtype_of = DTypeOf<std::remove_cv_t<T>>::value;
+template <class T> struct DTypeOf;
+template <> struct DTypeOf<float> { static constexpr DType value = DType::float32; };
+template <> struct DTypeOf<double> { static constexpr DType value = DType::float64; };
+template <> struct DTypeOf<float16> { static constexpr DType value = DType::float16; };
+template <> struct DTypeOf<bfloat16> { static constexpr DType value = DType::bfloat16; };
+template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::int32; };
+template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::int64; };
+template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::uint8; };
+template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
+template <class T> inline constexpr DType dtype_of = DTypeOf<std::remove_cv_t<T>>::value;
 
 /// The DType both operands are converted to, as in NumPy: the smallest type that holds every value of both (int64 + float32 is
 /// float64). bfloat16 stands beside float16; the two together give float32.
@@ -287,10 +261,7 @@ struct View {
   TL_HOST_DEVICE std::int64_t stride(int i) const { return strides[i]; }
   TL_HOST_DEVICE std::int64_t numel() const { return sizes.product(); }
   std::int64_t nbytes() const { return numel() * size_of(dtype); }
-  template <class T>
-  T* ptr() const {
-    return static_cast<T*>(data);
-  }
+  template <class T> T* ptr() const { return static_cast<T*>(data); }
   /// Row-major without gaps; axes of size 1 may have any stride, and an empty view is contiguous.
   bool is_contiguous() const {
     if (numel() == 0) return true;
@@ -375,8 +346,7 @@ inline void append(std::string& s, Device device) {
   s += std::to_string(device.index);
 }
 /// Joins text, numbers, Dims, DTypes and Devices into one string.
-template <class... Parts>
-std::string concat(const Parts&... parts) {
+template <class... Parts> std::string concat(const Parts&... parts) {
   std::string s;
   (append(s, parts), ...);
   return s;

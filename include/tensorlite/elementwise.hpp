@@ -19,16 +19,10 @@ struct UnaryParams {
 
 namespace elementwise {
 
-template <class T>
-struct Params {
-  T a, b;
-};
+template <class T> struct Params { T a, b; };
 
 // ------------------------------------------------------------------------------------------------- math for scalars (see cpu/vec.hpp)
-template <class T>
-TL_HOST_DEVICE inline T select(bool condition, T a, T b) {
-  return condition ? a : b;
-}
+template <class T> TL_HOST_DEVICE inline T select(bool condition, T a, T b) { return condition ? a : b; }
 TL_HOST_DEVICE inline float exp(float x) { return ::expf(x); }
 TL_HOST_DEVICE inline double exp(double x) { return ::exp(x); }
 TL_HOST_DEVICE inline float sqrt(float x) { return ::sqrtf(x); }
@@ -36,58 +30,28 @@ TL_HOST_DEVICE inline double sqrt(double x) { return ::sqrt(x); }
 
 // ------------------------------------------------------------------------------------------------------------------------ unary ops
 struct Neg {
-  template <class T>
-  TL_HOST_DEVICE static T value(T x, Params<T>) {
-    return -x;
-  }
-  template <class T>
-  TL_HOST_DEVICE static T derivative(T, T, Params<T>) {
-    return T(-1);
-  }
+  template <class T> TL_HOST_DEVICE static T value(T x, Params<T>) { return -x; }
+  template <class T> TL_HOST_DEVICE static T derivative(T, T, Params<T>) { return T(-1); }
 };
 struct Exp {
-  template <class T>
-  TL_HOST_DEVICE static T value(T x, Params<T>) {
-    return exp(x);
-  }
-  template <class T>
-  TL_HOST_DEVICE static T derivative(T, T y, Params<T>) {
-    return y;
-  }
+  template <class T> TL_HOST_DEVICE static T value(T x, Params<T>) { return exp(x); }
+  template <class T> TL_HOST_DEVICE static T derivative(T, T y, Params<T>) { return y; }
 };
 struct Relu {  // NaN stays NaN, as in PyTorch; the derivative at 0 is 0
-  template <class T>
-  TL_HOST_DEVICE static T value(T x, Params<T>) {
-    return select(x <= T(0), T(0), x);
-  }
-  template <class T>
-  TL_HOST_DEVICE static T derivative(T, T y, Params<T>) {
-    return select(y <= T(0), T(0), T(1));
-  }
+  template <class T> TL_HOST_DEVICE static T value(T x, Params<T>) { return select(x <= T(0), T(0), x); }
+  template <class T> TL_HOST_DEVICE static T derivative(T, T y, Params<T>) { return select(y <= T(0), T(0), T(1)); }
 };
 struct Sigmoid {
-  template <class T>
-  TL_HOST_DEVICE static T value(T x, Params<T>) {
-    return T(1) / (T(1) + exp(-x));
-  }
-  template <class T>
-  TL_HOST_DEVICE static T derivative(T, T y, Params<T>) {
-    return y * (T(1) - y);
-  }
+  template <class T> TL_HOST_DEVICE static T value(T x, Params<T>) { return T(1) / (T(1) + exp(-x)); }
+  template <class T> TL_HOST_DEVICE static T derivative(T, T y, Params<T>) { return y * (T(1) - y); }
 };
 
 // ----------------------------------------------------------------------------------------------------------------------- binary ops
 struct Add {
-  template <class T>
-  TL_HOST_DEVICE static T value(T a, T b) {
-    return a + b;
-  }
+  template <class T> TL_HOST_DEVICE static T value(T a, T b) { return a + b; }
 };
 struct Multiply {
-  template <class T>
-  TL_HOST_DEVICE static T value(T a, T b) {
-    return a * b;
-  }
+  template <class T> TL_HOST_DEVICE static T value(T a, T b) { return a * b; }
 };
 
 }  // namespace elementwise
