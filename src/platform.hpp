@@ -1,0 +1,12 @@
+// Everything that asks the operating system. Implemented in platform.cpp and nowhere else.
+#pragma once
+
+namespace tensorlite::platform {
+
+/// CPUs that the control group's quota (version 1 or 2) allows, rounded up; 0 when there is no quota.
+int cgroup_cpu_limit();
+
+/// Runs `callback` in the child after every fork(). Does nothing where there is no fork.
+void at_fork_in_child(void (*callback)());
+
+}  // namespace tensorlite::platform
