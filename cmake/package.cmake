@@ -1,0 +1,21 @@
+# Installs the library, its headers, the CUDA plug-in beside it, the doctor and a CMake package that may be moved.
+if(NOT TENSORLITE_INSTALL)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tensorlite)
+
+install(TARGETS tensorlite EXPORT tensorliteTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/tensorlite DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+if(TARGET tensorlite_cuda)
+  install(TARGETS tensorlite_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+if(TARGET tensorlite-doctor)
+  install(TARGETS tensorlite-doctor RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+install(EXPORT tensorliteTargets NAMESPACE tensorlite:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/tensorliteConfig.cmake.in ${PROJECT_BINARY_DIR}/tensorliteConfig.cmake INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tensorliteConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tensorliteConfig.cmake ${PROJECT_BINARY_DIR}/tensorliteConfigVersion.cmake DESTINATION ${package_dir})
