@@ -7,7 +7,11 @@
 #include <string>
 
 #if defined(__unix__) || defined(__APPLE__)
+#include <cerrno>
 #include <pthread.h>
+#include <unistd.h>
+#elif defined(_WIN32)
+#include <io.h>
 #endif
 
 namespace tensorlite::platform {
@@ -85,5 +89,13 @@ void at_fork_in_child([[maybe_unused]] void (*callback)()) {
   pthread_atfork(nullptr, nullptr, callback);
 #endif
 }
+
+#if defined(_WIN32)
+bool flush_to_disk(std::FILE* file) { return _commit(_fileno(file)) == 0; }
+bool is_terminal(std::FILE* file) { return _isatty(_fileno(file)) != 0; }
+#else
+bool flush_to_disk(std::FILE* file) { return fsync(fileno(file)) == 0 || errno == EINVAL || errno == EROFS; }
+bool is_terminal(std::FILE* file) { return isatty(fileno(file)) == 1; }
+#endif
 
 }  // namespace tensorlite::platform
