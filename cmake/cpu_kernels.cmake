@@ -35,11 +35,11 @@ function(tensorlite_add_isa isa)
   endif()
   set(objects tensorlite_cpu_${isa})
   add_library(${objects} OBJECT ${tensorlite_cpu_sources})
-  target_compile_definitions(${objects} PRIVATE TENSORLITE_BUILDING TL_CPU_ISA=${isa} Eigen=Eigen_${isa} EIGEN_DONT_PARALLELIZE)
+  target_compile_definitions(${objects} PRIVATE TENSORLITE_BUILDING TL_CPU_ISA=${isa} Eigen=Eigen_${isa})
   target_compile_options(${objects} PRIVATE ${tensorlite_isa_flags_${isa}} -fno-math-errno -fno-trapping-math $<$<CONFIG:Release,RelWithDebInfo>:-O3>
                                             $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
   target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${objects} PRIVATE Eigen3::Eigen OpenMP::OpenMP_CXX)
+  target_link_libraries(${objects} PRIVATE Eigen3::Eigen)
   tensorlite_target(${objects})
 
   string(TOUPPER ${isa} upper)
