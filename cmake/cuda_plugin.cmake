@@ -37,8 +37,12 @@ find_package(CUDNN)
 
 add_library(tensorlite_cuda MODULE ${tensorlite_cuda_sources})
 tensorlite_target(tensorlite_cuda)
-# CMake 3.25 silently drops CUDA_STANDARD 20 for this compiler, hence the plain flag.
-target_compile_options(tensorlite_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --extended-lambda --expt-relaxed-constexpr -Xcompiler=-fvisibility=hidden>)
+# CMake 3.25 does not know C++20 of this CUDA compiler, and takes the C++ properties for both languages: a plain flag instead.
+foreach(property CXX_STANDARD CXX_STANDARD_REQUIRED CXX_EXTENSIONS)
+  set_property(TARGET tensorlite_cuda PROPERTY ${property})
+endforeach()
+target_compile_options(tensorlite_cuda PRIVATE -std=c++20
+  $<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda --expt-relaxed-constexpr -Xcompiler=-fvisibility=hidden,-Wall>)
 set_target_properties(tensorlite_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static INSTALL_RPATH "$ORIGIN" PREFIX lib)
 target_include_directories(tensorlite_cuda PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(tensorlite_cuda PRIVATE TENSORLITE_BUILDING)
