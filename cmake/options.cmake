@@ -1,5 +1,9 @@
 # Every switch of the build. As a subdirectory of another project only the library is built.
-option(BUILD_SHARED_LIBS "Build libtensorlite as a shared library" ON)
+if(PROJECT_IS_TOP_LEVEL)
+  option(BUILD_SHARED_LIBS "Build libtensorlite as a shared library" ON)
+elseif(NOT DEFINED BUILD_SHARED_LIBS)
+  set(BUILD_SHARED_LIBS ON)  # here only: the project around decides for its own libraries
+endif()
 option(TENSORLITE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(TENSORLITE_BUILD_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(TENSORLITE_BUILD_EXAMPLES "Build the example programs" ${PROJECT_IS_TOP_LEVEL})
