@@ -9,7 +9,9 @@
 #endif
 
 // Eigen is used for its packets alone: its own threads and its aborting assertions stay off.
+#if !defined(EIGEN_DONT_PARALLELIZE)
 #define EIGEN_DONT_PARALLELIZE
+#endif
 #define EIGEN_MPL2_ONLY
 #define EIGEN_NO_DEBUG
 
