@@ -259,26 +259,47 @@ struct OpPlace {
   Device device;
 };
 
-/// Scope of one kernel call: looks up the device's table, writes the placement log, fills the Context, counts and times.
+/// The views among a kernel's arguments, for the placement log.
+inline void collect_views(std::vector<View>& views, const View& view) {
+  if (view) views.push_back(view);
+}
+inline void collect_views(std::vector<View>& views, std::span<const View> more) { views.insert(views.end(), more.begin(), more.end()); }
+template <class Other> void collect_views(std::vector<View>&, const Other&) {}
+
+/// One kernel call: looks up the device's table, fills the Context and counts; when someone listens it also reports the placement and
+/// the time taken.
 class TL_API KernelCall {
  public:
   explicit KernelCall(const OpPlace& place);
-  ~KernelCall();
+  ~KernelCall() {
+    if (observed_) [[unlikely]] finish();
+  }
   KernelCall(const KernelCall&) = delete;
   const KernelTable& kernels() const { return *kernels_; }
   const Context& context() const { return context_; }
 
+  template <class... Params>
+  void run(void (*KernelTable::*kernel)(const Context&, Params...), std::type_identity_t<Params>... arguments) {
+    if (observed_) [[unlikely]] {
+      std::vector<View> views;
+      (collect_views(views, arguments), ...);
+      report(views);
+    }
+    (kernels_->*kernel)(context_, arguments...);
+  }
+
  private:
+  void report(const std::vector<View>& views);
+  void finish();
+
   const KernelTable* kernels_;
   Context context_;
+  bool observed_ = false;
+  std::int64_t start_ns_ = 0;
 };
 }  // namespace detail
 
 /// TL_CALL(place, kernel, arguments...): runs `kernel` of place.device's backend.
-#define TL_CALL(place, kernel, ...)                             \
-  do {                                                          \
-    ::tensorlite::detail::KernelCall tl_call_(place);           \
-    tl_call_.kernels().kernel(tl_call_.context(), __VA_ARGS__); \
-  } while (false)
+#define TL_CALL(place, kernel, ...) ::tensorlite::detail::KernelCall(place).run(&::tensorlite::KernelTable::kernel, __VA_ARGS__)
 
 }  // namespace tensorlite

@@ -105,6 +105,25 @@ TL_API int get_num_threads();
 
 // -------------------------------------------------------------------------------------------------------------------- scopes
 
+namespace detail {
+
+/// The innermost scope of a thread; no type: automatic placement.
+struct ScopeState {
+  bool has_scope = false;
+  bool soft_fallback = false;  ///< the scope asked for a device that is not there; scope_device is its stand-in
+  Device scope_device;
+  DeviceSpec scope_spec;
+};
+/// State of the calling thread that every op reads. Lives in src/runtime.cpp.
+struct ThreadState : ScopeState {
+  bool grad_enabled = true;
+  DevicePolicy device_policy = DevicePolicy::silent;
+  void restore_scope(const ScopeState& saved) { static_cast<ScopeState&>(*this) = saved; }
+};
+TL_API ThreadState& thread_state();
+
+}  // namespace detail
+
 /// Runs and creates on one device while it lives; nests (fields merge); thread-local; restored by unwinding.
 /// `DeviceScope none(std::nullopt)` is automatic placement again. Throws ValueError (malformed) or DeviceUnavailableError (absent, listing
 /// what is there) at construction. Initializes the devices.
@@ -118,9 +137,7 @@ class TL_API DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  DeviceSpec saved_spec_;
-  std::optional<Device> saved_device_;
-  bool saved_soft_;
+  detail::ScopeState saved_;
 };
 
 /// The calling thread's scope, to be entered in another thread: `auto s = ScopeSnapshot(); std::thread([s] { auto guard = s.enter(); ...
@@ -136,16 +153,12 @@ class TL_API ScopeSnapshot {
    private:
     friend class ScopeSnapshot;
     explicit Guard(const ScopeSnapshot& snapshot);
-    DeviceSpec saved_spec_;
-    std::optional<Device> saved_device_;
-    bool saved_soft_;
+    detail::ScopeState saved_;
   };
-  Guard enter() const { return Guard(*this); }
+  [[nodiscard]] Guard enter() const { return Guard(*this); }
 
  private:
-  DeviceSpec spec_;
-  std::optional<Device> device_;
-  bool soft_ = false;
+  detail::ScopeState scope_;
 };
 
 /// Waits for all work of the device (a no-op on a CPU). Throws BackendError when a kernel failed.
@@ -199,21 +212,14 @@ namespace detail {
 
 class Storage;
 
-/// State of the calling thread that every op reads. Lives in src/runtime.cpp.
-struct ThreadState {
-  bool grad_enabled = true;
-  bool has_scope = false;
-  bool soft_fallback = false;  ///< the scope asked for a device that is not there; scope_device is its stand-in
-  Device scope_device;
-  DeviceSpec scope_spec;
-  DevicePolicy device_policy = DevicePolicy::silent;
-};
-TL_API ThreadState& thread_state();
-
 /// The device that a creation function uses: the scope's, else GPU:0 when there is a usable one, else CPU:0. Initializes.
 TL_API Device creation_device(const char* op);
 /// Throws DeviceUnavailableError, listing what is there, unless `device` exists. Initializes.
 TL_API void require_device(const char* op, Device device);
+
+/// The device that a name asks for: throws ValueError (malformed) or DeviceUnavailableError; under soft placement the stand-in of an
+/// absent one. "" is creation_device. Initializes.
+TL_API Device resolve_device(const char* op, std::string_view name);
 
 /// The device of an op with these inputs by the rules of placement (scope, policy, inputs), without copying anything. Inputs on the op's
 /// device need no copy; others must be copied (see record_copy). Throws DeviceMismatchError under explicit_only.
