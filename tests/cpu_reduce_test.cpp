@@ -206,3 +206,93 @@ TEST_CASE("reduce gives the same bits for 1 and 2 threads", "[reduce]") {
         });
       }
 }
+
+namespace {
+
+/// Calls f(values along `axis` in order, row-major index of the line among all lines) for every line.
+template <class F> void for_each_line(const Array& in, int axis, F&& f) {
+  std::int64_t inner = 1, n = in.sizes()[axis];
+  for (int i = axis + 1; i < in.sizes().size(); ++i) inner *= in.sizes()[i];
+  for (std::int64_t line = 0; line < in.numel() / n; ++line) {
+    std::vector<double> values;
+    for (std::int64_t k = 0; k < n; ++k) values.push_back(in[(line / inner * n + k) * inner + line % inner]);
+    f(values, line);
+  }
+}
+
+std::int64_t naive_arg(ArgOp op, const std::vector<double>& v) {
+  std::size_t best = 0;
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    if (std::isnan(v[i])) return static_cast<std::int64_t>(i);
+    if (op == ArgOp::argmax ? v[i] > v[best] : v[i] < v[best]) best = i;
+  }
+  return static_cast<std::int64_t>(best);
+}
+
+void check_arg(const Array& in, int axis) {
+  for (ArgOp op : {ArgOp::argmax, ArgOp::argmin}) {
+    Array out(kInt64, reduced_sizes(in.sizes(), 1u << axis));
+    out.fill(-5);
+    TL_KERNEL(arg_reduce, op, out, in, axis);
+    INFO("sizes " << tensorlite::detail::concat(in.sizes()) << " strides " << tensorlite::detail::concat(in.view().strides) << " axis "
+                  << axis);
+    for_each_line(in, axis, [&](const std::vector<double>& values, std::int64_t line) {
+      if (out[line] != static_cast<double>(naive_arg(op, values))) REQUIRE(out[line] == static_cast<double>(naive_arg(op, values)));
+    });
+  }
+  SUCCEED();
+}
+
+}  // namespace
+
+TEST_CASE("arg_reduce agrees with loops; ties go to the first", "[reduce]") {
+  for (DType dtype : {kFloat32, kFloat64, kFloat16, kInt32, kUInt8})
+    for (Layout layout : kLayouts)
+      for (const Dims& sizes : {Dims{9}, Dims{5, 3}, Dims{40, 7}, Dims{3, 40, 5}, Dims{2, 3, 70}, Dims{600, 5}, Dims{10000, 2}})
+        for (int axis = 0; axis < sizes.size(); ++axis) {
+          Array in = Array::random(dtype, sizes, 7, layout);
+          for (std::int64_t i = 0; i < in.numel(); ++i) in.set(i, std::round(in[i]));
+          check_arg(in, axis);
+        }
+  check_arg(Array::random(kFloat32, {300000}, 8), 0);
+  check_arg(Array::random(kFloat32, {70000, 3}, 8), 0);
+  check_arg(Array::random(kFloat32, {3, 70000}, 8), 1);
+}
+
+TEST_CASE("A15: argmax and argmin of NaN", "[reduce][A15]") {
+  check_arg(Array::of(kFloat32, {5}, {2, 7, kNaN, 9, kNaN}), 0);
+  for (const Dims& sizes : {Dims{61}, Dims{61, 5}, Dims{200000}, Dims{5000, 20}}) {
+    Array in(kFloat32, sizes);
+    in.fill(kNaN);
+    check_arg(in, 0);
+    in.fill(1);
+    in.set(in.numel() - 1, kNaN);
+    check_arg(in, 0);
+    in.fill(-kInfinity);
+    check_arg(in, 0);
+  }
+  Array out(kInt64, {1, 4});
+  REQUIRE_THROWS_AS([&] { TL_KERNEL(arg_reduce, ArgOp::argmax, out, Array(kFloat32, {0, 4}), 0); }(), ValueError);
+  TL_KERNEL(arg_reduce, ArgOp::argmax, Array(kInt64, {0, 1}), Array(kFloat32, {0, 4}), 1);
+}
+
+TEST_CASE("cumsum agrees with loops", "[reduce]") {
+  for (DType dtype : {kFloat32, kFloat64, kFloat16, kInt32, kBool})
+    for (Layout layout : kLayouts)
+      for (const Dims& sizes : {Dims{9}, Dims{5, 3}, Dims{3, 40, 5}, Dims{2, 300, 300}})
+        for (int axis = 0; axis < sizes.size(); ++axis) {
+          const Array in = Array::random(dtype, sizes, 9, layout, 0.1);
+          Array out(is_floating(dtype) ? dtype : kInt64, sizes);
+          TL_KERNEL(cumsum, out, in, axis);
+          std::vector<std::vector<double>> got;
+          for_each_line(out, axis, [&](const std::vector<double>& values, std::int64_t) { got.push_back(values); });
+          for_each_line(in, axis, [&](const std::vector<double>& values, std::int64_t line) {
+            double sum = 0;
+            for (std::size_t i = 0; i < values.size(); ++i) {
+              const double value = got[static_cast<std::size_t>(line)][i];
+              if (!close(value, sum += values[i], tolerance(dtype))) REQUIRE(value == sum);
+            }
+          });
+        }
+  SUCCEED();
+}
