@@ -19,6 +19,7 @@ template <class S> struct Mask {
   Packet p;
   friend Mask operator&(Mask a, Mask b) { return {Eigen::internal::pand(a.p, b.p)}; }
   friend Mask operator|(Mask a, Mask b) { return {Eigen::internal::por(a.p, b.p)}; }
+  friend Mask operator^(Mask a, Mask b) { return {Eigen::internal::pxor(a.p, b.p)}; }
   friend Mask operator!(Mask a) { return {Eigen::internal::pxor(a.p, Eigen::internal::ptrue(a.p))}; }
 };
 
