@@ -472,17 +472,31 @@ struct BitwiseXor : Binary<kIntegers> {
 };
 #undef TL_VALUE2
 
-/// A parameter as the op's T; integers saturate, so that an infinite bound is no bound.
-template <class T> TL_HOST_DEVICE inline T parameter_as(double value) {
-  if constexpr (std::is_integral_v<T>) {
-    constexpr T low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
-    if (!(value > static_cast<double>(low))) return low;
-    return value >= static_cast<double>(high) ? high : static_cast<T>(value);
+/// A number as another dtype. To an integer: integers wrap around, floating-point numbers are cut towards 0 and saturate (NaN gives 0), the
+/// same on every device. To bool: whether it is not 0.
+template <class To, class From> TL_HOST_DEVICE inline To convert(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<From, float16> || std::is_same_v<From, bfloat16>) {
+    return convert<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_same_v<To, float16> || std::is_same_v<To, bfloat16>) {
+    return To(static_cast<float>(x));
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    constexpr To low = std::numeric_limits<To>::min(), high = std::numeric_limits<To>::max();
+    if (x >= static_cast<From>(high)) return high;
+    return x > static_cast<From>(low) ? static_cast<To>(x) : (x != x ? To(0) : low);
   } else {
-    return T(value);
+    return static_cast<To>(x);
   }
 }
-template <class T> TL_HOST_DEVICE inline Params<T> parameters_as(UnaryParams p) { return {parameter_as<T>(p.a), parameter_as<T>(p.b)}; }
+
+/// The parameters as the op's T; integers saturate, so that an infinite bound is no bound.
+template <class T> TL_HOST_DEVICE inline Params<T> parameters_as(UnaryParams p) {
+  if constexpr (std::is_integral_v<T>) return {convert<T>(p.a), convert<T>(p.b)};
+  else return {T(p.a), T(p.b)};
+}
 
 }  // namespace elementwise
 
