@@ -1,0 +1,137 @@
+// The register tile of every matrix product and convolution: rows x columns of C stay in registers while k runs, on Eigen's packets.
+#pragma once
+
+#include "isa.hpp"
+
+#include <Eigen/Core>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace tensorlite::cpu::TL_CPU_NS {
+
+template <class T> using Packet = typename Eigen::internal::packet_traits<T>::type;
+template <class T> inline constexpr int kLanes = Eigen::internal::unpacket_traits<Packet<T>>::size;
+
+/// Rows of the largest tile: its accumulators, two packets of B and one of A fill the register file.
+#if defined(EIGEN_VECTORIZE_AVX512) || defined(EIGEN_VECTORIZE_NEON)
+inline constexpr int kTileRows = 14;
+#elif defined(EIGEN_VECTORIZE_AVX)
+inline constexpr int kTileRows = 6;
+#else
+inline constexpr int kTileRows = 4;
+#endif
+inline constexpr int kTilePackets = 2;
+template <class T> inline constexpr int kTileColumns = kTilePackets* kLanes<T>;
+
+/// How a tile reads A: row_major takes a[i * a_stride + k] (an operand in place), k_major a[k * a_stride + i] (a packed panel).
+enum class AForm : std::uint8_t { row_major, k_major };
+
+/// C(i, j) = sum over segments and k of A(i, k) * B(k, j). Segment s of A starts at a + a_offsets[s]; B runs on from one segment to
+/// the next, skipping b_skip elements. B is read in whole packets.
+template <class T> struct TileInput {
+  const T* a;
+  std::int64_t a_stride;
+  const std::int64_t* a_offsets;
+  const T* b;
+  std::int64_t b_stride;
+  std::int64_t depth;  ///< k of one segment
+  std::int64_t segments = 1;
+  std::int64_t b_skip = 0;
+};
+
+/// c = relu(sum [+ c] [+ bias]), written in whole packets.
+template <class T> struct TileOutput {
+  T* c;
+  std::int64_t c_stride;
+  const T* bias = nullptr;  ///< of the tile's first column, null for none
+  bool accumulate = false;
+  bool relu = false;
+};
+
+template <class T> using TileFunction = void (*)(const TileInput<T>&, const TileOutput<T>&);
+
+namespace tile {
+
+/// f(0), f(1), ... with constants, so that arrays of packets become registers.
+template <int N, class F> EIGEN_ALWAYS_INLINE void unroll(F&& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) { (f(std::integral_constant<int, I>{}), ...); }
+  (std::make_integer_sequence<int, N>{});
+}
+
+/// A pointer per five rows and the multiples 1 to 4 of the stride: all that x86 can address in fifteen integer registers.
+template <class T, int Rows, AForm form> struct ARows {
+  static constexpr int kGroup = 5, kGroups = (Rows + kGroup - 1) / kGroup;
+  const T* group[kGroups];
+  std::int64_t stride;
+
+  EIGEN_ALWAYS_INLINE ARows(const T* a, std::int64_t stride_) : stride(stride_) {
+    unroll<kGroups>([&](auto g) { group[g] = a + g * kGroup * stride; });
+  }
+  template <int I> EIGEN_ALWAYS_INLINE T at() const { return group[I / kGroup][(I % kGroup) * stride]; }
+  EIGEN_ALWAYS_INLINE void next() {
+    unroll<kGroups>([&](auto g) { ++group[g]; });
+  }
+};
+template <class T, int Rows> struct ARows<T, Rows, AForm::k_major> {
+  const T* a;
+  std::int64_t stride;
+  EIGEN_ALWAYS_INLINE ARows(const T* a_, std::int64_t stride_) : a(a_), stride(stride_) {}
+  template <int I> EIGEN_ALWAYS_INLINE T at() const { return a[I]; }
+  EIGEN_ALWAYS_INLINE void next() { a += stride; }
+};
+
+template <class T, int Rows, int Packets, AForm form> void compute(const TileInput<T>& in, const TileOutput<T>& out) {
+  using namespace Eigen::internal;
+  using P = Packet<T>;
+  constexpr int L = kLanes<T>;
+  P acc[Rows][Packets];
+  unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { acc[i][j] = pset1<P>(T(0)); }); });
+
+  const T* b = in.b;
+  const std::int64_t b_stride = in.b_stride, depth = in.depth;
+  for (std::int64_t s = 0; s < in.segments; ++s, b += in.b_skip) {
+    ARows<T, Rows, form> a(in.a + in.a_offsets[s], in.a_stride);
+    for (std::int64_t k = 0; k < depth; ++k, b += b_stride, a.next()) {
+      P bk[Packets];
+      unroll<Packets>([&](auto j) { bk[j] = ploadu<P>(b + j * L); });
+      unroll<Rows>([&](auto i) {
+        const P ai = pset1<P>(a.template at<i>());
+        unroll<Packets>([&](auto j) { acc[i][j] = pmadd(ai, bk[j], acc[i][j]); });
+      });
+    }
+  }
+
+  T* const c = out.c;
+  const std::int64_t c_stride = out.c_stride;
+  if (out.accumulate)
+    unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { acc[i][j] = padd(ploadu<P>(c + i * c_stride + j * L), acc[i][j]); }); });
+  if (out.bias)
+    unroll<Packets>([&](auto j) {
+      const P bias = ploadu<P>(out.bias + j * L);
+      unroll<Rows>([&](auto i) { acc[i][j] = padd(acc[i][j], bias); });
+    });
+  if (out.relu) {
+    const P zero = pset1<P>(T(0));
+    unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { acc[i][j] = pmax<Eigen::PropagateNaN>(acc[i][j], zero); }); });
+  }
+  unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { pstoreu(c + i * c_stride + j * L, acc[i][j]); }); });
+}
+
+template <class T, int Packets, AForm form> TileFunction<T> pick_rows(int rows) {
+  TileFunction<T> found = nullptr;
+  unroll<kTileRows>([&](auto i) {
+    if (rows == i + 1) found = &compute<T, i + 1, Packets, form>;
+  });
+  return found;
+}
+
+}  // namespace tile
+
+/// The tile function of 1 to kTileRows rows and 1 to kTilePackets packets of columns. Every one adds the same products in the same
+/// order, so a result does not depend on how a matrix is cut into tiles.
+template <class T> TileFunction<T> tile_function(AForm form, int rows, int packets);
+
+}  // namespace tensorlite::cpu::TL_CPU_NS

@@ -1,0 +1,60 @@
+// Packing: a strip of a strided operand becomes a panel that a tile reads front to back.
+#pragma once
+
+#include "gemm_kernel.hpp"
+
+#include <tensorlite/base.hpp>
+
+namespace tensorlite::cpu::TL_CPU_NS {
+
+/// A strip of `width` rows (of A) or columns (of B) and `depth` steps of k, anywhere in memory.
+template <class In> struct Strip {
+  const In* data;
+  std::int64_t width, width_stride;
+  std::int64_t depth, depth_stride;
+};
+
+/// Elements that pack_strip may write past the end of a panel whose pitch is no multiple of the packet.
+template <class T> inline constexpr std::int64_t kPackSlack = kLanes<T>;
+
+namespace pack_detail {
+
+template <class T, class In> void copy_steps(T* to, std::int64_t pitch, const Strip<In>& s, std::int64_t first, std::int64_t last) {
+  for (std::int64_t k = first; k < last; ++k) {
+    const In* from = s.data + k * s.depth_stride;
+    T* row = to + k * pitch;
+    if (s.width_stride == 1)
+      for (std::int64_t i = 0; i < s.width; ++i) row[i] = static_cast<T>(from[i]);
+    else
+      for (std::int64_t i = 0; i < s.width; ++i) row[i] = static_cast<T>(from[i * s.width_stride]);
+    for (std::int64_t i = s.width; i < pitch; ++i) row[i] = T(0);
+  }
+}
+
+/// Steps [k, k + lanes) of lanes [i, i + lanes), k adjacent in memory. Lanes past the strip's width are written as zeros.
+template <class T> void transpose_block(T* to, std::int64_t pitch, const Strip<T>& s, std::int64_t k, std::int64_t i) {
+  using namespace Eigen::internal;
+  constexpr int L = kLanes<T>;
+  const T* from = s.data + i * s.width_stride + k;
+  PacketBlock<Packet<T>, L> block;
+  for (int l = 0; l < L; ++l) block.packet[l] = i + l < s.width ? ploadu<Packet<T>>(from + l * s.width_stride) : pset1<Packet<T>>(T(0));
+  ptranspose(block);
+  for (int l = 0; l < L; ++l) pstoreu(to + (k + l) * pitch + i, block.packet[l]);
+}
+
+}  // namespace pack_detail
+
+/// to[k * pitch + i] = strip(i, k), zeros for width <= i < pitch. See kPackSlack.
+template <class T, class In> void pack_strip(T* to, std::int64_t pitch, const Strip<In>& s) {
+  std::int64_t done = 0;
+  if constexpr (std::is_same_v<T, In>) {
+    constexpr int L = kLanes<T>;
+    if (s.depth_stride == 1 && s.width_stride != 1 && s.width > 1)
+      // Blocks run over the panel's edge into the next step: the last lanes come first, so that right values land on top.
+      for (; done + L <= s.depth; done += L)
+        for (std::int64_t i = (pitch - 1) / L * L; i >= 0; i -= L) pack_detail::transpose_block(to, pitch, s, done, i);
+  }
+  pack_detail::copy_steps(to, pitch, s, done, s.depth);
+}
+
+}  // namespace tensorlite::cpu::TL_CPU_NS
