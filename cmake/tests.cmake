@@ -4,12 +4,21 @@ target_link_libraries(tensorlite_test_main PUBLIC Catch2::Catch2)
 target_include_directories(tensorlite_test_main PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 tensorlite_target(tensorlite_test_main)
 
+# A plug-in as a user's: it has its own copy of the CPU kernels and needs no symbol of the library.
 file(GLOB tensorlite_simulated_gpu CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/simulated_gpu/*.cpp)
 if(tensorlite_simulated_gpu)
-  add_library(tensorlite_simulated_gpu MODULE ${tensorlite_simulated_gpu})
+  get_property(cpu_objects GLOBAL PROPERTY tensorlite_cpu_objects)
+  get_property(cpu_definitions GLOBAL PROPERTY tensorlite_cpu_definitions)
+  add_library(tensorlite_simulated_gpu MODULE ${tensorlite_simulated_gpu} ${PROJECT_SOURCE_DIR}/src/platform.cpp
+    ${PROJECT_SOURCE_DIR}/src/cpu/backend.cpp ${PROJECT_SOURCE_DIR}/src/cpu/parallel.cpp ${cpu_objects})
+  target_compile_definitions(tensorlite_simulated_gpu PRIVATE TENSORLITE_BUILDING ${cpu_definitions})
   target_include_directories(tensorlite_simulated_gpu PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(tensorlite_simulated_gpu PRIVATE tensorlite::tensorlite ${CMAKE_DL_LIBS})
+  target_link_libraries(tensorlite_simulated_gpu PRIVATE OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS})
+  if(NOT TENSORLITE_SANITIZE)
+    target_link_options(tensorlite_simulated_gpu PRIVATE LINKER:--no-undefined)
+  endif()
   tensorlite_target(tensorlite_simulated_gpu)
+  add_dependencies(tensorlite_simulated_gpu tensorlite)
 endif()
 
 file(GLOB tensorlite_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.cpp)
