@@ -1,0 +1,13 @@
+// The whole of tensorlite: include this, or one of the headers it names.
+#pragma once
+
+#include <tensorlite/ops/conv.hpp>
+#include <tensorlite/ops/elementwise.hpp>
+#include <tensorlite/ops/index.hpp>
+#include <tensorlite/ops/linalg.hpp>
+#include <tensorlite/ops/loss.hpp>
+#include <tensorlite/ops/norm.hpp>
+#include <tensorlite/ops/pool.hpp>
+#include <tensorlite/ops/random.hpp>
+#include <tensorlite/ops/reduce.hpp>
+#include <tensorlite/ops/shape.hpp>
