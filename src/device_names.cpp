@@ -7,11 +7,13 @@ namespace tensorlite {
 
 namespace {
 
-constexpr const char* kCall = "device name";
-
 [[noreturn]] void reject(std::string_view text, const std::string& reason) {
-  throw ValueError(kCall,
-                   detail::concat("'", text, "' is malformed: ", reason, "; write for example \"/CPU:0\", \"GPU:1\" or \"/device:GPU:0\""));
+  std::string message =
+      detail::concat("'", text, "' is malformed: ", reason, "; write for example \"/CPU:0\", \"GPU:1\" or \"/device:GPU:0\"");
+  // A zero byte would end what() early.
+  for (char& c : message)
+    if (std::iscntrl(static_cast<unsigned char>(c))) c = '?';
+  throw ValueError("device name", message);
 }
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
