@@ -133,6 +133,7 @@ Device creation_device(const char* op) {
 void require_device(const char* op, Device device) {
   ensure_initialized("op", op);
   if (!runtime::find_slot(device)) throw_absent(op, concat(device));
+  placed(thread_data().pending, op, device, Reason::given);
 }
 
 Device resolve_device(const char* op, std::string_view name) {
@@ -188,6 +189,7 @@ const char* text_of(Reason reason) {
   switch (reason) {
     case Reason::scope: return "scope";
     case Reason::automatic: return "automatic";
+    case Reason::given: return "given";
     case Reason::soft_placement: return "soft placement: not present";
     default: return "inputs";
   }

@@ -66,7 +66,7 @@ inline void add(std::atomic<std::int64_t>& counter, std::int64_t n) {
 }
 
 /// Why an op runs where it runs.
-enum class Reason : std::uint8_t { inputs, scope, automatic, soft_placement };
+enum class Reason : std::uint8_t { inputs, scope, automatic, given, soft_placement };
 
 inline constexpr int kMaxPendingCopies = 8;
 /// The op that place_op or creation_device last placed for this thread, until its kernel runs.

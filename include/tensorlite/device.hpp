@@ -180,7 +180,7 @@ struct PlacementEvent {
   std::string op;
   Device device;
   std::optional<Device> requested;  ///< the scope's, when it was another
-  std::string reason;               ///< "scope", "inputs", "automatic", "soft placement: not present", ...
+  std::string reason;               ///< "scope", "inputs", "automatic", "given" (by the caller), "soft placement: not present"
   struct Copy {
     int input;
     Device from;
