@@ -1,0 +1,47 @@
+// L4: how good a classifier is.
+#pragma once
+
+#include <tensorlite/base.hpp>
+
+namespace tensorlite::metrics {
+
+/// Mean of values with weights: of a loss over batches of different sizes, say. 0 when nothing was added.
+class RunningMean {
+ public:
+  void add(double value, double weight = 1) {
+    sum_ += value * weight;
+    weight_ += weight;
+  }
+  double value() const { return weight_ > 0 ? sum_ / weight_ : 0; }
+  double weight() const { return weight_; }
+
+ private:
+  double sum_ = 0, weight_ = 0;
+};
+
+/// How often class `truth` was taken for class `predicted`.
+class ConfusionMatrix {
+ public:
+  explicit ConfusionMatrix(std::int64_t classes) : classes_(classes), counts_(static_cast<std::size_t>(classes * classes)) {}
+  std::int64_t classes() const { return classes_; }
+  std::int64_t at(std::int64_t truth, std::int64_t predicted) const { return counts_[index(truth, predicted)]; }
+  /// Throws ValueError for a class outside 0..classes-1.
+  void add(std::int64_t truth, std::int64_t predicted) {
+    for (const std::int64_t c : {truth, predicted})
+      TL_CHECK(c >= 0 && c < classes_, ValueError, "ConfusionMatrix", "class ", c, " is outside 0..", classes_ - 1);
+    ++counts_[index(truth, predicted)];
+    ++total_;
+    correct_ += truth == predicted;
+  }
+  std::int64_t total() const { return total_; }
+  std::int64_t correct() const { return correct_; }
+  /// 0 when nothing was added.
+  double accuracy() const { return total_ ? static_cast<double>(correct_) / static_cast<double>(total_) : 0; }
+
+ private:
+  std::size_t index(std::int64_t truth, std::int64_t predicted) const { return static_cast<std::size_t>(truth * classes_ + predicted); }
+  std::int64_t classes_, total_ = 0, correct_ = 0;
+  std::vector<std::int64_t> counts_;
+};
+
+}  // namespace tensorlite::metrics

@@ -1,0 +1,70 @@
+// L4: what a training run tells people: a progress line while it goes, one HTML page afterwards.
+#pragma once
+
+#include <tensorlite/metrics.hpp>
+
+#include <chrono>
+#include <optional>
+
+namespace tensorlite::report {
+
+/// Shows how far a loop has come: on a terminal one line that is redrawn at most ten times a second, otherwise a plain line every half
+/// minute. `if (bar.due()) bar.update(done, details)` keeps details from being computed for nobody.
+class TL_API ProgressBar {
+ public:
+  ProgressBar(std::string label, std::int64_t total, std::FILE* out = stdout);
+  bool due() const;
+  /// Details are free text: "loss 0.1234".
+  void update(std::int64_t done, std::string_view details);
+  /// Replaces the bar by a line that stays.
+  void finish(std::string_view line);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string label_;
+  std::int64_t total_;
+  std::FILE* out_;
+  bool terminal_;
+  Clock::time_point start_, last_;
+};
+
+/// "1:05:09", "12:34", "45 s", "0.42 s"
+TL_API std::string format_duration(double seconds);
+
+struct Epoch {
+  double loss = 0, accuracy = 0, val_loss = 0, val_accuracy = 0, seconds = 0;
+};
+
+/// A picture that was read wrongly.
+struct Mistake {
+  std::int64_t index = 0;  ///< in the test set
+  int truth = 0, predicted = 0;
+  double truth_probability = 0, predicted_probability = 0;
+  std::int64_t height = 0, width = 0;
+  std::vector<std::uint8_t> pixels;  ///< 0..255, 255 = ink
+};
+
+/// One training run, on one device.
+struct Run {
+  std::string name;    ///< short, for the legend: "cpu"
+  std::string device;  ///< in words
+  int threads = 0;
+  std::vector<Epoch> epochs;
+  double test_accuracy = 0, test_loss = 0, seconds_total = 0;
+  std::int64_t training_images = 0;
+  std::optional<metrics::ConfusionMatrix> confusion;
+  std::vector<Mistake> mistakes;  ///< worst first
+};
+
+struct Report {
+  std::string title;
+  std::vector<Run> runs;                                   ///< speed-ups are against the first
+  std::vector<std::pair<std::string, std::string>> facts;  ///< settings and versions, shown as a list
+};
+
+/// One HTML page: inline SVG, no script, nothing loaded; follows the reader's light or dark mode.
+TL_API std::string to_html(const Report& report);
+/// Writes it as index.html into `folder`, which is made when missing; returns the file's path. Atomic. Throws IoError.
+TL_API std::string write_report(const std::string& folder, const Report& report);
+
+}  // namespace tensorlite::report

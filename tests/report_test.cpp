@@ -1,0 +1,126 @@
+// The HTML report, the progress line and the metrics behind them.
+#include <tensorlite/report.hpp>
+
+#include "catch.hpp"
+#include "temp_folder.hpp"
+
+#include <cmath>
+
+namespace tl = tensorlite;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+tl::report::Run sample_run(const std::string& name, double seconds) {
+  tl::report::Run run;
+  run.name = name;
+  run.device = name + " <device> & \"more\"";
+  run.training_images = 1000;
+  run.test_accuracy = 0.9876;
+  for (int i = 1; i <= 3; ++i) run.epochs.push_back({0.5 / i, 1 - 0.1 / i, 0.4 / i, 1 - 0.05 / i, seconds});
+  run.confusion.emplace(10);
+  run.confusion->add(3, 3);
+  run.confusion->add(3, 5);
+  run.mistakes.push_back({17, 3, 5, 0.125, 0.75, 2, 3, {0, 255, 255, 0, 0, 128}});
+  return run;
+}
+
+/// Every <tag> is closed in order, void elements apart.
+bool balanced(const std::string& html) {
+  std::vector<std::string> open;
+  for (std::size_t at = html.find('<'); at != html.npos; at = html.find('<', at + 1)) {
+    const auto end = html.find('>', at);
+    if (end == html.npos) return false;
+    std::string tag = html.substr(at + 1, end - at - 1);
+    if (tag[0] == '!' || tag.back() == '/') continue;
+    const bool closing = tag[0] == '/';
+    tag = tag.substr(closing, tag.find(' ') == tag.npos ? tag.npos : tag.find(' ') - closing);
+    if (tag == "meta" || tag == "br") continue;
+    if (!closing) open.push_back(tag);
+    else if (open.empty() || open.back() != tag) return false;
+    else open.pop_back();
+  }
+  return open.empty();
+}
+
+}  // namespace
+
+TEST_CASE("the report is one page that needs nothing else and tells every number") {
+  tl::report::Report report{"Digits & <more>", {sample_run("cpu", 8), sample_run("gpu", 2)}, {{"seed", "1"}}};
+  const std::string html = tl::report::to_html(report);
+  CHECK(balanced(html));
+  CHECK_THAT(html, Contains("<h1>Digits &amp; &lt;more&gt;</h1>") && Contains("cpu &lt;device&gt; &amp; &quot;more&quot;"));
+  CHECK(count(html, "<script") == 0);
+  CHECK(count(html, "http") == 0);
+  CHECK_THAT(html, Contains("prefers-color-scheme:dark") && Contains("width=device-width"));
+  CHECK_THAT(html, Contains("98.76 %") && Contains("4.0 times") && Contains("<td>4.00</td>"));
+  CHECK(count(html, "<polyline") == 4 + 2 * 5);  // the legend, then four curves and a time line per run
+  CHECK(count(html, "<circle") == 2 * 5 * 3);
+  CHECK_THAT(html, Contains("cpu, validation, epoch 2: 97.5%"));
+  CHECK_THAT(html, Contains("is <b>3</b>, read as <b>5</b>") && Contains("test image 17"));
+  CHECK_THAT(html, Contains("M1 0h2v1H1z"));  // the two full pixels of the mistake's first row, as one run
+  CHECK_THAT(html, Contains("<dt>seed</dt><dd>1</dd>"));
+}
+
+TEST_CASE("a report of one epoch, of equal values, of NaN and of nothing is still a page") {
+  tl::report::Run run = sample_run("cpu", 0);
+  run.epochs = {{std::nan(""), 0.5, INFINITY, 0.5, 0}};
+  for (const auto& runs : {std::vector{run}, std::vector{tl::report::Run{}}, std::vector<tl::report::Run>{}}) {
+    const std::string html = tl::report::to_html({"t", runs, {}});
+    CHECK(balanced(html));
+    CHECK(count(html, "nan") == 0);
+    CHECK(count(html, "\"inf") == 0);
+  }
+}
+
+TEST_CASE("write_report makes the folder, replaces the page, and says what it cannot write") {
+  const TempFolder folder;
+  const std::string path = tl::report::write_report(folder / "a/b", {"first", {}, {}});
+  CHECK(path == folder / "a/b/index.html");
+  tl::report::write_report(folder / "a/b", {"second", {}, {}});
+  CHECK_THAT(file_bytes(path), Contains("second") && !Contains("first"));
+  folder.write("file", "x");
+  const auto error = error_text<tl::IoError>([&] { tl::report::write_report(folder / "file", {"t", {}, {}}); });
+  CHECK_THAT(error, Contains(folder / "file"));
+  CHECK(file_bytes(folder / "file") == "x");
+}
+
+TEST_CASE("durations are written as people read them") {
+  CHECK(tl::report::format_duration(0.123) == "0.12 s");
+  CHECK(tl::report::format_duration(45.04) == "45.0 s");
+  CHECK(tl::report::format_duration(99.7) == "1:40 min");
+  CHECK(tl::report::format_duration(754) == "12:34 min");
+  CHECK(tl::report::format_duration(3909) == "1:05:09");
+}
+
+TEST_CASE("the progress bar writes plain lines where there is no terminal") {
+  const TempFolder folder;
+  std::FILE* file = std::fopen((folder / "out").c_str(), "w");
+  tl::report::ProgressBar bar("epoch 1", 100, file);
+  for (int i = 0; i <= 100; ++i) bar.update(i, "loss 1");
+  bar.finish("epoch 1: loss 0.5");
+  std::fclose(file);
+  CHECK(file_bytes(folder / "out") == "epoch 1: loss 0.5\n");
+}
+
+TEST_CASE("metrics: running mean and confusion matrix") {
+  tl::metrics::RunningMean mean;
+  CHECK(mean.value() == 0);
+  mean.add(1, 64);
+  mean.add(4, 36);
+  CHECK(mean.value() == Approx(2.08));
+  tl::metrics::ConfusionMatrix matrix(3);
+  CHECK(matrix.accuracy() == 0);
+  for (const auto& [truth, predicted] : {std::pair{0, 0}, {0, 2}, {1, 1}, {2, 2}}) matrix.add(truth, predicted);
+  CHECK(matrix.at(0, 2) == 1);
+  CHECK(matrix.at(2, 0) == 0);
+  CHECK(matrix.accuracy() == 0.75);
+  CHECK_THAT(error_text<tl::ValueError>([&] { matrix.add(0, 3); }), Contains("class 3 is outside 0..2"));
+  CHECK(matrix.total() == 4);
+}
