@@ -8,18 +8,21 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <random>
 
 namespace tensorlite::detail {
 
 namespace {
 
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 std::string errno_text() { return std::strerror(errno); }
+
+using FilePointer = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+FilePointer open(const char* op, const std::string& path) {
+  FilePointer file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) throw IoError(op, path, concat("cannot open: ", errno_text()));
+  return file;
+}
 
 /// inflate() over a buffer, with the stream freed on every way out.
 class Inflater {
@@ -53,9 +56,19 @@ std::string gzip_error(const z_stream& stream, int code) {
 
 }  // namespace
 
+InputFile::InputFile(const char* op, const std::string& path) : op_(op), path_(path), file_(open(op, path)) {
+  std::error_code error;
+  size_ = static_cast<std::int64_t>(std::filesystem::file_size(path, error));
+  if (error) throw IoError(op, path, concat("cannot read: ", error.message()));
+}
+
+void InputFile::read(void* to, std::size_t bytes) {
+  if (bytes > 0 && std::fread(to, 1, bytes, file_.get()) != bytes)
+    throw IoError(op_, path_, std::ferror(file_.get()) ? concat("cannot read: ", errno_text()) : "ended while it was read");
+}
+
 Bytes read_file(const char* op, const std::string& path) {
-  const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "rb"));
-  if (!file) throw IoError(op, path, concat("cannot open: ", errno_text()));
+  const FilePointer file = open(op, path);
   std::error_code unknown;
   const auto size = std::filesystem::file_size(path, unknown);
   Bytes bytes(unknown ? kChunk : static_cast<std::size_t>(size) + 1);
@@ -106,7 +119,7 @@ Bytes read_file_unpacked(const char* op, const std::string& path) {
   return is_gzip(bytes) ? gunzip(op, path, bytes) : bytes;
 }
 
-std::string first_bytes(const Bytes& bytes, int count) {
+std::string first_bytes(std::span<const std::uint8_t> bytes, int count) {
   std::string text;
   for (std::size_t i = 0; i < std::min(bytes.size(), static_cast<std::size_t>(count)); ++i) {
     char hex[4];
@@ -116,7 +129,7 @@ std::string first_bytes(const Bytes& bytes, int count) {
   return text;
 }
 
-std::string guess_content(const Bytes& bytes) {
+std::string guess_content(std::span<const std::uint8_t> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), std::size_t{64}));
   const auto start = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   if (start != text.npos && text[start] == '<') return ": it looks like an HTML page, perhaps a failed download";

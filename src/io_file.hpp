@@ -4,6 +4,7 @@
 #include <tensorlite/base.hpp>
 
 #include <cstdio>
+#include <memory>
 #include <optional>
 
 namespace tensorlite::detail {
@@ -19,9 +20,24 @@ bool is_gzip(const Bytes& bytes);
 /// Unpacks a gzip file (one or several members).
 Bytes gunzip(const char* op, const std::string& path, const Bytes& packed);
 /// "3c 21": the first bytes in hexadecimal, for messages.
-std::string first_bytes(const Bytes& bytes, int count);
+std::string first_bytes(std::span<const std::uint8_t> bytes, int count);
 /// A guess that helps: ": it looks like an HTML page, perhaps a failed download", or "" when the bytes say nothing.
-std::string guess_content(const Bytes& bytes);
+std::string guess_content(std::span<const std::uint8_t> bytes);
+
+/// A file read piece by piece.
+class InputFile {
+ public:
+  InputFile(const char* op, const std::string& path);
+  std::int64_t size() const { return size_; }
+  /// Throws IoError unless all the bytes are there.
+  void read(void* to, std::size_t bytes);
+
+ private:
+  const char* op_;
+  const std::string& path_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  std::int64_t size_ = 0;
+};
 
 /// numel * item_size; empty when a size is negative or the product passes 2^63 - 1.
 std::optional<std::int64_t> checked_nbytes(const Dims& sizes, std::int64_t item_size);
