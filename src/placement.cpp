@@ -136,7 +136,7 @@ void require_device(const char* op, Device device) {
   placed(thread_data().pending, op, device, Reason::given);
 }
 
-Device resolve_device(const char* op, std::string_view name) {
+Device device_named(const char* op, std::string_view name) {
   const DeviceSpec spec = DeviceSpec::parse(name);
   ensure_initialized("op", op);
   if (!spec.type) return creation_device(op);

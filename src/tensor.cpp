@@ -172,7 +172,7 @@ Tensor Tensor::to(std::string_view device) const {
   const DeviceSpec spec = DeviceSpec::parse(device);
   TL_CHECK(spec.type && !spec.any_index, ValueError, "to", "the device name '", device,
            "' does not name one device, such as 'CPU:0' or 'GPU:0'");
-  return to(detail::resolve_device("to", device));
+  return to(detail::device_named("to", device));
 }
 
 Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }

@@ -219,7 +219,7 @@ TL_API void require_device(const char* op, Device device);
 
 /// The device that a name asks for: throws ValueError (malformed) or DeviceUnavailableError; under soft placement the stand-in of an
 /// absent one. "" is creation_device. Initializes.
-TL_API Device resolve_device(const char* op, std::string_view name);
+TL_API Device device_named(const char* op, std::string_view name);
 
 /// The device of an op with these inputs by the rules of placement (scope, policy, inputs), without copying anything. Inputs on the op's
 /// device need no copy; others must be copied (see record_copy). Throws DeviceMismatchError under explicit_only.
