@@ -8,12 +8,13 @@
 #define TL_CPU_NS native
 #endif
 
-// Eigen is used for its packets alone: its own threads and its aborting assertions stay off.
+// Eigen is used for its packets alone: its own threads and its aborting assertions stay off. Include this file before any of Eigen's.
 #if !defined(EIGEN_DONT_PARALLELIZE)
 #define EIGEN_DONT_PARALLELIZE
 #endif
 #define EIGEN_MPL2_ONLY
 #define EIGEN_NO_DEBUG
+#define EIGEN_FAST_MATH 0  // or sqrt is a rough one, wrong for infinity and subnormal numbers
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wignored-attributes"  // packets as template arguments

@@ -153,8 +153,8 @@ inline Vec<float> normal_cdf(Vec<float> x) {
   return select(x > VecF(0), VecF(1) - tail, tail);
 }
 
-inline Vec<float> sin(Vec<float> x) { return Vec<float>(Eigen::internal::psin(x.p)); }
-inline Vec<float> cos(Vec<float> x) { return Vec<float>(Eigen::internal::pcos(x.p)); }
+inline Vec<float> sin(Vec<float> x) { return Vec<float>(Eigen::internal::psin_float(x.p)); }
+inline Vec<float> cos(Vec<float> x) { return Vec<float>(Eigen::internal::pcos_float(x.p)); }
 
 template <class S> inline Vec<S> floor(Vec<S> x) { return Vec<S>(Eigen::internal::pfloor(x.p)); }
 template <class S> inline Vec<S> ceil(Vec<S> x) { return Vec<S>(Eigen::internal::pceil(x.p)); }
