@@ -164,7 +164,7 @@ Tensor& Tensor::requires_grad_(bool enable) {
   return *this;
 }
 
-void Tensor::set_grad(Tensor gradient) {
+void Tensor::set_grad(Tensor gradient) const {
   TL_CHECK(!gradient.defined() || gradient.sizes() == sizes(), ShapeError, "set_grad", "a gradient of shape ", gradient.sizes(),
            " for a tensor of shape ", sizes());
   detail::AutogradMeta& meta = detail::meta_of(*impl_);
@@ -172,7 +172,7 @@ void Tensor::set_grad(Tensor gradient) {
   else meta.grad = std::make_shared<Tensor>(std::move(gradient));
 }
 
-void Tensor::retain_grad() {
+void Tensor::retain_grad() const {
   TL_CHECK(requires_grad(), AutogradError, "retain_grad", "the tensor is not recorded: no input of it requires a gradient");
   if (is_leaf()) return;
   detail::AutogradMeta& meta = *impl_->meta;

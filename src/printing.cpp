@@ -117,7 +117,8 @@ class Printer {
     const Tensor shown = edges_of(x, summarize);
     switch (x.dtype()) {
       case DType::float32: elements_ = format_elements<float>(shown); break;
-      case DType::float16: case DType::bfloat16: elements_ = format_elements<float>(shown.to(kFloat32)); break;
+      case DType::float16:
+      case DType::bfloat16: elements_ = format_elements<float>(shown.to(kFloat32)); break;
       case DType::float64: elements_ = format_elements<double>(shown); break;
       case DType::boolean: elements_ = format_bools(shown); break;
       default: elements_ = format_elements<std::int64_t>(shown.to(kInt64));

@@ -180,8 +180,8 @@ class TL_API Tensor {
   Tensor& requires_grad_(bool enable = true);
   /// The gradient that backward collected; undefined before.
   Tensor grad() const { return impl_ && impl_->meta && impl_->meta->grad ? *impl_->meta->grad : Tensor(); }
-  void set_grad(Tensor gradient);  ///< an undefined tensor clears it
-  void retain_grad();              ///< collect the gradient of a tensor that an op computed, too
+  void set_grad(Tensor gradient) const;  ///< an undefined tensor clears it
+  void retain_grad() const;              ///< collect the gradient of a tensor that an op computed, too
   /// The same elements, not recorded.
   Tensor detach() const;
   /// d(this)/d(leaf), times `gradient` (default 1 for a single element), added to every leaf's grad(). Throws AutogradError.
