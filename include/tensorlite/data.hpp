@@ -1,10 +1,9 @@
 // L4: data sets. Readers of IDX (MNIST) and CSV (Kaggle) files, affine augmentation, Dataset and DataLoader.
 #pragma once
 
-#include <tensorlite/base.hpp>
+#include <tensorlite/tensor.hpp>
 
-#include <memory>
-#include <optional>
+#include <iterator>
 
 namespace tensorlite::data {
 
@@ -90,5 +89,105 @@ TL_API Affine random_affine(const AffineRanges& ranges, std::int64_t height, std
 /// Shapes: both height x width.
 TL_API void warp_affine(std::span<const std::uint8_t> input, std::int64_t height, std::int64_t width, const Affine& map,
                         std::span<float> output);
+
+// ----------------------------------------------------------------------------------------------------- Dataset and DataLoader
+
+/// Samples along the first axis. `target` is undefined when there are no labels.
+struct Batch {
+  Tensor data, target;
+  std::int64_t size() const { return data.size(0); }
+};
+
+/// Something with numbered samples.
+class TL_API Dataset {
+ public:
+  virtual ~Dataset();
+  virtual std::int64_t size() const = 0;
+  /// The samples at `indices` as one batch. Called from several threads at once; what is random in it may depend on index and epoch only.
+  virtual Batch get(std::span<const std::int64_t> indices, std::int64_t epoch) const = 0;
+};
+
+/// Rows of tensors. Throws ShapeError when the first axes differ.
+class TL_API TensorDataset : public Dataset {
+ public:
+  explicit TensorDataset(const Tensor& data, const Tensor& target = {});
+  std::int64_t size() const override;
+  Batch get(std::span<const std::int64_t> indices, std::int64_t epoch) const override;
+
+ private:
+  Tensor data_, target_;
+};
+
+struct ImageOptions {
+  double mean = 0, deviation = 1;            ///< a pixel becomes (p / 255 - mean) / deviation
+  std::optional<AffineRanges> augment = {};  ///< a new random map per image and epoch
+  std::uint64_t seed = 0;                    ///< of those maps
+};
+
+/// Gray images, kept as bytes and made float32 batch by batch. Shapes: data [N, H, W, 1], target [N] (int64).
+class TL_API ImageDataset : public Dataset {
+ public:
+  explicit ImageDataset(std::shared_ptr<const ImageSet> images, const ImageOptions& options = {});
+  std::int64_t size() const override { return images_->count; }
+  Batch get(std::span<const std::int64_t> indices, std::int64_t epoch) const override;
+
+ private:
+  std::shared_ptr<const ImageSet> images_;
+  ImageOptions options_;
+};
+
+struct DataLoaderOptions {
+  std::int64_t batch_size = 1;
+  bool shuffle = false;  ///< a new order every epoch, from seed and epoch alone
+  std::uint64_t seed = 0;
+  int workers = 0;                    ///< threads that make batches ahead; 0: the calling thread makes each when it is asked for
+  std::int64_t queue = 4;             ///< batches made ahead, at most
+  bool drop_last = false;             ///< leave out a last batch that is not full
+  std::optional<Device> device = {};  ///< batches are moved there; default: where the dataset makes them
+};
+
+class LoaderEpoch;
+
+/// Batches of a dataset: `for (const auto& batch : loader)` is one epoch, and the next loop is the next epoch. Batches are the same for
+/// any number of workers. An exception in a worker reaches the loop, at the batch that it belongs to; leaving a loop early is fine.
+class TL_API DataLoader {
+ public:
+  /// Throws ValueError for a batch size or queue below 1, negative workers.
+  DataLoader(std::shared_ptr<const Dataset> dataset, const DataLoaderOptions& options);
+  ~DataLoader();
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+
+  class TL_API Iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    const Batch& operator*() const { return batch_; }
+    const Batch* operator->() const { return &batch_; }
+    Iterator& operator++();
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return it.epoch_ == nullptr; }
+
+   private:
+    friend class DataLoader;
+    LoaderEpoch* epoch_ = nullptr;  ///< null at the end
+    Batch batch_;
+  };
+  /// Starts the next epoch and ends the one that may still run: its iterators must not be used any more.
+  Iterator begin();
+  std::default_sentinel_t end() const { return {}; }
+
+  /// Batches in an epoch.
+  std::int64_t size() const;
+  /// The epoch that the next loop runs, from 0.
+  std::int64_t epoch() const { return next_epoch_; }
+  void set_epoch(std::int64_t epoch) { next_epoch_ = epoch; }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  DataLoaderOptions options_;
+  std::int64_t next_epoch_ = 0;
+  std::unique_ptr<LoaderEpoch> running_;
+};
 
 }  // namespace tensorlite::data
