@@ -47,7 +47,8 @@ inline std::optional<ChildResult> own_process(const Environment& environment = {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   Environment with_mark = environment;
   with_mark["TENSORLITE_TEST_CHILD"] = "1";
-  const std::string name = Catch::getResultCapture().getCurrentTestName();
+  std::string name = Catch::getResultCapture().getCurrentTestName();
+  for (std::size_t at = name.find('\''); at != std::string::npos; at = name.find('\'', at + 4)) name.replace(at, 1, "'\\''");
   ChildResult result = run_program("'" + program + "' '" + name + "'", with_mark);
   INFO(result.output);
   REQUIRE(result.status == 0);
