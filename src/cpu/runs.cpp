@@ -1,13 +1,19 @@
 #include "runs.hpp"
 
 #include "dispatch.hpp"
+#include "move.hpp"
 
 namespace tensorlite::cpu::TL_CPU_NS {
 namespace {
 
+template <class T> inline constexpr bool kIsHalf = !std::is_same_v<ComputeType<T>, T>;
+
 template <class T, class S> void load(T* to, const void* data, std::int64_t offset, std::int64_t stride, std::int64_t count) {
   const S* from = static_cast<const S*>(data) + offset;
-  if (stride == 1) {
+  if constexpr (kIsHalf<S> && std::is_same_v<T, float>) {
+    static const Mover move = mover(dtype_of<S>, kFloat32);
+    move(to, 1, from, stride, count);
+  } else if (stride == 1) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
   } else {
     for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i * stride]);
@@ -20,13 +26,16 @@ template <class S> void truth(std::int64_t* to, const void* data, std::int64_t o
 }
 
 template <class S, class T> S convert(T value) {
-  if constexpr (std::is_same_v<S, float16> || std::is_same_v<S, bfloat16>) return S(static_cast<float>(value));
+  if constexpr (kIsHalf<S>) return S(static_cast<float>(value));
   else return static_cast<S>(value);
 }
 
 template <class T, class S> void store(void* data, std::int64_t offset, std::int64_t stride, const T* from, std::int64_t count) {
   S* to = static_cast<S*>(data) + offset;
-  if (stride == 1) {
+  if constexpr (kIsHalf<S> && std::is_same_v<T, float>) {
+    static const Mover move = mover(kFloat32, dtype_of<S>);
+    move(to, stride, from, 1, count);
+  } else if (stride == 1) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = convert<S>(from[i]);
   } else {
     for (std::int64_t i = 0; i < count; ++i) to[i * stride] = convert<S>(from[i]);
