@@ -272,14 +272,14 @@ class TL_API KernelCall {
  public:
   explicit KernelCall(const OpPlace& place);
   ~KernelCall() {
-    if (observed_) [[unlikely]] finish();
+    if (observed_) [[unlikely]]
+      finish();
   }
   KernelCall(const KernelCall&) = delete;
   const KernelTable& kernels() const { return *kernels_; }
   const Context& context() const { return context_; }
 
-  template <class... Params>
-  void run(void (*KernelTable::*kernel)(const Context&, Params...), std::type_identity_t<Params>... arguments) {
+  template <class... Params> void run(void (*KernelTable::*kernel)(const Context&, Params...), std::type_identity_t<Params>... arguments) {
     if (observed_) [[unlikely]] {
       std::vector<View> views;
       (collect_views(views, arguments), ...);
