@@ -165,7 +165,8 @@ class Workspace {
   /* Random. out dense. uniform: [a, b); normal: mean a, deviation b; integers: [a, b). dropout: out = kept ? in / (1 - p) : 0. */   \
   X(random, (RandomKind kind, const View& out, PhiloxKey key, double a, double b))                                                \
   X(dropout, (const View& out, const View& in, double p, PhiloxKey key)) /* dense in and out; the mask depends on key and index only */ \
-  /* Optimizers: every parameter in one call, updated in place; dense views of one dtype per parameter. state: 0 to 3 per parameter, \
+  /* Optimizers: every parameter in one call, updated in place; dense views; a gradient has its parameter's dtype, states too \
+     but float32 for half parameters. state: 0 to 3 per parameter, those not in use absent,                                       \
      state s of parameter i at states[s * parameters.size() + i]: sgd {momentum}, adam {m, v, max v}, rmsprop {square, momentum, mean},  \
      adadelta {square, delta}. */                                                                                                 \
   X(optimizer_step, (OptimizerKind kind, std::span<const View> parameters, std::span<const View> gradients, std::span<const View> states, OptimizerParams params))
