@@ -3,14 +3,22 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
-build=build/release
+
+# In a fresh tree the CPU kernels are built for this machine alone; scripts/test.sh adds the other instruction sets.
+configure=(cmake --preset release)
+if [ ! -e build/release/build.ninja ] && [ "$(uname -m)" = x86_64 ]; then
+  has() { for flag in "$@"; do grep -qw -m1 "$flag" /proc/cpuinfo || return 1; done; }
+  isa=v2
+  has avx2 fma bmi2 && isa=avx2
+  has avx512f avx512bw avx512cd avx512dq avx512vl && isa=avx512
+  configure+=("-DTENSORLITE_CPU_ISAS=$isa")
+fi
+"${configure[@]}" >/dev/null
+
 targets=(mnist_cnn)
-cmake --preset release >/dev/null
-if command -v nvidia-smi >/dev/null && ninja -C "$build" -t query tensorlite_cuda >/dev/null 2>&1; then
+if command -v nvidia-smi >/dev/null && ninja -C build/release -t query tensorlite_cuda >/dev/null 2>&1; then
   targets+=(tensorlite_cuda)
 fi
-cmake --build "$build" --target "${targets[@]}"
-if [ $# -eq 0 ]; then
-  set -- --report report
-fi
-exec "$build/bin/mnist_cnn" "$@"
+cmake --build --preset release --target "${targets[@]}"
+[ $# -gt 0 ] || set -- --report report
+exec build/release/bin/mnist_cnn "$@"
