@@ -5,15 +5,17 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 
 # In a fresh tree the CPU kernels are built for this machine alone; scripts/test.sh adds the other instruction sets.
-configure=(cmake --preset release)
-if [ ! -e build/release/build.ninja ] && [ "$(uname -m)" = x86_64 ]; then
-  has() { for flag in "$@"; do grep -qw -m1 "$flag" /proc/cpuinfo || return 1; done; }
-  isa=v2
-  has avx2 fma bmi2 && isa=avx2
-  has avx512f avx512bw avx512cd avx512dq avx512vl && isa=avx512
-  configure+=("-DTENSORLITE_CPU_ISAS=$isa")
+if [ ! -e build/release/build.ninja ]; then
+  configure=(cmake --preset release)
+  if [ "$(uname -m)" = x86_64 ]; then
+    has() { for flag in "$@"; do grep -qw "$flag" /proc/cpuinfo || return 1; done; }
+    isa=v2
+    if has avx2 fma bmi2; then isa=avx2; fi
+    if has avx512f avx512bw avx512cd avx512dq avx512vl; then isa=avx512; fi
+    configure+=("-DTENSORLITE_CPU_ISAS=$isa")
+  fi
+  "${configure[@]}" >/dev/null
 fi
-"${configure[@]}" >/dev/null
 
 targets=(mnist_cnn)
 if command -v nvidia-smi >/dev/null && ninja -C build/release -t query tensorlite_cuda >/dev/null 2>&1; then
