@@ -2,7 +2,7 @@
 """Compiles the C++ code blocks of README.md and CONTRIBUTING.md.
 
 A block with `int main` is a program of its own, is linked and run; the others become the bodies of functions, in order, or, when they
-start with `#include` or `namespace` or define a type or template, stand at namespace scope. An HTML comment `<!-- fragment -->` on the
+start with `#include` or `namespace` or define a function, type or template, stand at namespace scope. An HTML comment `<!-- fragment -->` on the
 line before a block leaves it out (a piece of a file shown for reading).
 
 usage: check_readme.py [BUILD_DIR]    (default build/release; its libtensorlite is linked)
@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^(<!-- fragment -->\n)?```cpp\n(.*?)^```", re.M | re.S)
-AT_NAMESPACE = re.compile(r"^\s*(#include|namespace \w+ \{|struct |class |template)")
+AT_NAMESPACE = re.compile(r"^\s*(#include|namespace \w+ \{|struct |class |template|[\w:&<> ]+ \w+\([^;{]*\) \{)")
 PRELUDE = "#include <tensorlite/tensorlite.hpp>\n#include <iostream>\nnamespace tl = tensorlite;\n"
 
 
