@@ -11,3 +11,5 @@
 #include <tensorlite/ops/random.hpp>
 #include <tensorlite/ops/reduce.hpp>
 #include <tensorlite/ops/shape.hpp>
+#include <tensorlite/nn.hpp>
+#include <tensorlite/optim.hpp>

@@ -1,0 +1,7 @@
+// L4: networks: the module tree, layers, initialisers, summary.
+#pragma once
+
+#include <tensorlite/nn/layers.hpp>
+#include <tensorlite/nn/sequential.hpp>
+#include <tensorlite/nn/stateless.hpp>
+#include <tensorlite/nn/summary.hpp>
