@@ -400,7 +400,7 @@ struct Remainder : Binary<kAny> {  // has the sign of b, as in NumPy; of integer
     }
   }
 };
-struct FloorDivide : Binary<kAny> {  // floor(a / b), exactly; of integers by 0: 0; smallest / -1: itself
+struct FloorDivide : Binary<kAny> {  // floor(a / b), exactly; infinity // b is NaN, as in NumPy; of integers by 0: 0; smallest / -1: itself
   TL_VALUE2 {
     if constexpr (std::is_unsigned_v<T>) {
       return b == 0 ? T(0) : static_cast<T>(a / b);
@@ -410,8 +410,9 @@ struct FloorDivide : Binary<kAny> {  // floor(a / b), exactly; of integers by 0:
       const T q = a / b;
       return (a % b != 0 && (a ^ b) < 0) ? q - 1 : q;
     } else {
-      const T q = (a - Remainder::value(a, b)) / b, whole = floor(q);
-      return select((b == T(0)) | (q != q), select(b == T(0), a / b, q), select(q - whole > T(0.5), whole + T(1), whole));
+      const T r = fmod(a, b);  // a - r is a multiple of b
+      const T q = (a - r) / b - select((r != T(0)) & ((r < T(0)) ^ (b < T(0))), T(1), T(0)), whole = floor(q);
+      return select(b == T(0), a / b, select(q - whole > T(0.5), whole + T(1), whole));
     }
   }
 };
