@@ -106,6 +106,38 @@ void discover_gpus(State& s) {
   }
 }
 
+TypeFilter filter_of(std::string_view type) {
+  std::string upper(type);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (upper.empty()) return TypeFilter::all;
+  if (upper == "CPU") return TypeFilter::cpu;
+  return upper == "GPU" ? TypeFilter::gpu : TypeFilter::unknown;
+}
+
+std::vector<Physical*> physicals(State& s, TypeFilter filter) {
+  std::vector<Physical*> found;
+  const auto take = [&](std::vector<Physical>& from) {
+    for (Physical& physical : from) found.push_back(&physical);
+  };
+  if (filter == TypeFilter::all || filter == TypeFilter::cpu) discover_cpus(s), take(s.cpus);
+  if (filter == TypeFilter::all || filter == TypeFilter::gpu) discover_gpus(s), take(s.gpus);
+  return found;
+}
+
+std::string list_of(const std::vector<Physical*>& devices) {
+  std::string text;
+  for (const Physical* device : devices) text += (text.empty() ? "" : ", ") + device->id.name;
+  return text.empty() ? "none" : text;
+}
+
+Physical& find_physical(State& s, const char* call, const PhysicalDevice& device) {
+  const std::vector<Physical*> all = physicals(s, TypeFilter::all);
+  for (Physical* physical : all)
+    if (physical->id == device) return *physical;
+  throw ValueError(
+      call, concat("'", device.name, "' of type '", device.device_type, "' is not a device of this machine; there are: ", list_of(all)));
+}
+
 void initialize(const char* kind, const char* by) {
   State& s = state();
   std::lock_guard guard(s.mutex);
@@ -124,41 +156,6 @@ void initialize(const char* kind, const char* by) {
 namespace config {
 
 namespace {
-
-enum class TypeFilter : std::uint8_t { all, cpu, gpu, unknown };
-TypeFilter filter_of(std::string_view type) {
-  std::string upper(type);
-  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  if (upper.empty()) return TypeFilter::all;
-  if (upper == "CPU") return TypeFilter::cpu;
-  return upper == "GPU" ? TypeFilter::gpu : TypeFilter::unknown;
-}
-
-/// The physical devices of a filter, in order; finds them first. Call with the mutex held.
-std::vector<Physical*> physicals(State& s, TypeFilter filter) {
-  std::vector<Physical*> found;
-  const auto take = [&](std::vector<Physical>& from) {
-    for (Physical& physical : from) found.push_back(&physical);
-  };
-  if (filter == TypeFilter::all || filter == TypeFilter::cpu) discover_cpus(s), take(s.cpus);
-  if (filter == TypeFilter::all || filter == TypeFilter::gpu) discover_gpus(s), take(s.gpus);
-  return found;
-}
-
-std::string list_of(const std::vector<Physical*>& devices) {
-  std::string text;
-  for (const Physical* device : devices) text += (text.empty() ? "" : ", ") + device->id.name;
-  return text.empty() ? "none" : text;
-}
-
-/// The physical device that a caller names. Throws ValueError.
-Physical& find_physical(State& s, const char* call, const PhysicalDevice& device) {
-  const std::vector<Physical*> all = physicals(s, TypeFilter::all);
-  for (Physical* physical : all)
-    if (physical->id == device) return *physical;
-  throw ValueError(
-      call, concat("'", device.name, "' of type '", device.device_type, "' is not a device of this machine; there are: ", list_of(all)));
-}
 
 /// Throws when the devices have been made; `setting` is frozen then.
 void require_unfrozen(State& s, const char* call, const std::string& setting, const std::string& from, const std::string& to) {
@@ -342,72 +339,6 @@ std::int64_t trim(std::string_view device) {
   const Slot& slot = open_slot(call, slot_named(call, device).device);
   if (slot.backend->synchronize) slot.backend->synchronize(slot.physical);
   return static_cast<std::int64_t>(slot.pool->trim());
-}
-
-namespace {
-
-std::string cuda_version(int number) { return number ? concat(number / 1000, ".", number % 1000 / 10) : "unknown"; }
-
-std::vector<std::pair<std::string, std::string>> gpu_details(const DeviceProperties& p) {
-  return {{"device_name", p.name},
-          {"compute_capability", concat(p.compute_major, ".", p.compute_minor)},
-          {"total_memory", concat(p.total_memory)},
-          {"pci_bus_id", p.pci_bus_id},
-          {"uuid", p.uuid},
-          {"multiprocessors", concat(p.multiprocessors)},
-          {"driver_version", cuda_version(p.driver_version)},
-          {"runtime_version", cuda_version(p.runtime_version)}};
-}
-
-std::vector<Finding> collect_findings(State& s) {
-  discover_gpus(s);
-  std::vector<Finding> findings;
-  for (const Finding& finding : s.loader_findings)
-    if (finding.ok || !s.gpu_backend) findings.push_back(finding);
-  if (s.gpu_backend && s.gpu_backend->diagnose) s.gpu_backend->diagnose(findings);
-  for (const Finding& skipped : s.skipped_gpus) {
-    const auto same = [&](const Finding& f) { return f.layer == skipped.layer && !f.ok; };
-    if (std::none_of(findings.begin(), findings.end(), same)) findings.push_back(skipped);
-  }
-  for (const Physical& gpu : s.gpus) {
-    if (gpu.visible) continue;
-    findings.push_back({.layer = "visibility",
-                        .ok = false,
-                        .built_for = "",
-                        .found = gpu.id.name,
-                        .path = "",
-                        .problem = concat(gpu.id.name, " is hidden by config::set_visible_devices"),
-                        .remedy = "add it to the list"});
-  }
-  return findings;
-}
-
-}  // namespace
-
-std::vector<std::pair<std::string, std::string>> get_device_details(const PhysicalDevice& device) {
-  State& s = state();
-  std::lock_guard guard(s.mutex);
-  const Physical& physical = find_physical(s, "get_device_details", device);
-  if (physical.type == DeviceType::gpu) return gpu_details(physical.properties);
-  return {{"device_name", physical.properties.name},
-          {"instruction_set", cpu::instruction_set()},
-          {"cores_usable", concat(platform::usable_cpus())},
-          {"total_memory", concat(physical.properties.total_memory)}};
-}
-
-std::vector<Finding> diagnose_gpus() {
-  State& s = state();
-  std::lock_guard guard(s.mutex);
-  try {
-    return collect_findings(s);
-  } catch (const std::exception& error) {
-    return {{.layer = "diagnosis", .ok = false, .built_for = "", .found = "", .path = "", .problem = error.what(), .remedy = ""}};
-  }
-}
-
-void require_gpu() {
-  ensure_initialized("call", "require_gpu");
-  if (!find_slot(gpu_device())) throw_absent("require_gpu", "GPU:0");
 }
 
 }  // namespace config

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -160,6 +161,24 @@ std::string cpu_name() {
   std::fclose(file);
   return name;
 }
+
+std::vector<std::string> nvidia_gpus() {
+  std::vector<std::string> addresses;
+  std::error_code none;  // no such folder: no devices
+  for (const auto& device : std::filesystem::directory_iterator("/sys/bus/pci/devices", none)) {
+    const std::string folder = device.path().string();
+    // Class 0x03: displays and 3-D accelerators.
+    if (first_line(folder + "/vendor").starts_with("0x10de") && first_line(folder + "/class").starts_with("0x03"))
+      addresses.push_back(device.path().filename().string());
+  }
+  std::sort(addresses.begin(), addresses.end());
+  return addresses;
+}
+#else
+std::vector<std::string> nvidia_gpus() { return {}; }
+#endif
+
+#if defined(__linux__)
 #elif defined(_WIN32)
 int cgroup_cpu_limit() { return 0; }
 int usable_cpus() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 namespace tensorlite::platform {
 
@@ -29,6 +30,9 @@ std::int64_t available_memory();
 /// Zeroed, page-aligned memory that becomes physical when it is touched, in large pages where the system has them; null when refused.
 void* map_pages(std::size_t bytes);
 void unmap_pages(void* data, std::size_t bytes);
+
+/// PCI addresses ("0000:01:00.0") of the NVIDIA GPUs that the machine has, driver or not, sorted: nvidia-smi's order.
+std::vector<std::string> nvidia_gpus();
 
 /// Absolute path, links resolved, of the library or program that contains this code.
 std::string own_path();

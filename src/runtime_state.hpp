@@ -127,6 +127,14 @@ void set_flag(Flag flag, bool on);
 /// Finds, once, the plug-in and its GPUs. Call with state().mutex held.
 void discover_cpus(State& s);
 void discover_gpus(State& s);
+/// "", "CPU", "GPU" in any case, or something else.
+enum class TypeFilter : std::uint8_t { all, cpu, gpu, unknown };
+TypeFilter filter_of(std::string_view type);
+/// The physical devices of a filter, in order; finds them first. Call with the mutex held.
+std::vector<Physical*> physicals(State& s, TypeFilter filter);
+std::string list_of(const std::vector<Physical*>& devices);
+/// The physical device that a caller names. Throws ValueError. Call with the mutex held.
+Physical& find_physical(State& s, const char* call, const PhysicalDevice& device);
 /// Loads the GPU plug-in; null with reasons in `findings`.
 const Backend* load_gpu_backend(std::vector<Finding>& findings);
 /// Whether TENSORLITE_FORCE_GPU_ALLOW_GROWTH or TF_FORCE_GPU_ALLOW_GROWTH says so.

@@ -85,10 +85,12 @@ TL_API MemoryInfo get_memory_info(std::string_view device);
 TL_API void reset_memory_stats(std::string_view device);
 /// Returns wholly free memory to the driver; how many bytes.
 TL_API std::int64_t trim(std::string_view device);
-/// device_name, compute_capability, total_memory, pci_bus_id, uuid, multiprocessors, driver_version, runtime_version; a CPU: device_name,
-/// instruction_set, cores_usable. As (key, text) pairs.
+/// device_name, compute_capability, total_memory, pci_bus_id, uuid, nvidia_smi_index, multiprocessors, driver_version, runtime_version; a
+/// CPU: device_name, instruction_set, cores_usable, total_memory. As (key, text) pairs.
 TL_API std::vector<std::pair<std::string, std::string>> get_device_details(const PhysicalDevice& device);
-/// A finding per layer that a GPU needs. Never throws.
+/// version, library (the file), compiler, instruction_sets (compiled in and usable here). As (key, text) pairs.
+TL_API std::vector<std::pair<std::string, std::string>> get_build_details();
+/// A finding per layer that a GPU needs, from the hardware to the visibility. Never throws.
 TL_API std::vector<Finding> diagnose_gpus();
 /// Throws DeviceUnavailableError with that diagnosis when there is no usable GPU.
 TL_API void require_gpu();
