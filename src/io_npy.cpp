@@ -1,6 +1,8 @@
 // npy: "\x93NUMPY", two version bytes, the header's length (2 bytes in version 1, else 4), a Python dict, the values.
 #include "io_npy.hpp"
 
+#include <tensorlite/ops/shape.hpp>
+
 #include <algorithm>
 #include <cstring>
 

@@ -118,7 +118,8 @@ TEST_CASE("random maps stay in their ranges and depend on seed, epoch and index"
   CHECK(!same(map(1, 2, 3), map(1, 2, 4)));
   double largest_angle = 0, zoom_sum = 0;
   for (std::int64_t i = 0; i < 2000; ++i) {
-    const auto m = map(1, 0, i).m;
+    const auto one = map(1, 0, i);
+    const double* m = one.m;
     const double angle = std::atan2(m[3], m[0]) * 180 / std::acos(-1), zoom = std::hypot(m[0], m[3]);
     REQUIRE(std::abs(angle) <= 10);
     REQUIRE(std::abs(zoom - 1) <= 0.1 + 1e-12);
