@@ -64,10 +64,7 @@ std::string percent(double fraction) { return formatted("%.2f %%", 100 * fractio
 double median_seconds(const Run& run) {
   std::vector<double> seconds;
   for (const Epoch& epoch : run.epochs) seconds.push_back(epoch.seconds);
-  if (seconds.empty()) return 0;
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return metrics::median(std::move(seconds));
 }
 
 int color_of(std::size_t run) { return static_cast<int>(run % 4); }
@@ -266,8 +263,8 @@ void ProgressBar::update(std::int64_t done, std::string_view details) {
   std::fflush(out_);
 }
 
-void ProgressBar::finish(std::string_view line) {
-  std::fprintf(out_, "%s%.*s\n", terminal_ ? "\r\x1b[K" : "", static_cast<int>(line.size()), line.data());
+void ProgressBar::clear() {
+  if (terminal_) std::fprintf(out_, "\r\x1b[K");
   std::fflush(out_);
 }
 

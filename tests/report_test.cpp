@@ -104,9 +104,9 @@ TEST_CASE("the progress bar writes plain lines where there is no terminal") {
   std::FILE* file = std::fopen((folder / "out").c_str(), "w");
   tl::report::ProgressBar bar("epoch 1", 100, file);
   for (int i = 0; i <= 100; ++i) bar.update(i, "loss 1");
-  bar.finish("epoch 1: loss 0.5");
+  bar.clear();
   std::fclose(file);
-  CHECK(file_bytes(folder / "out") == "epoch 1: loss 0.5\n");
+  CHECK(file_bytes(folder / "out").empty());  // half a minute has not passed
 }
 
 TEST_CASE("metrics: running mean and confusion matrix") {
@@ -115,6 +115,8 @@ TEST_CASE("metrics: running mean and confusion matrix") {
   mean.add(1, 64);
   mean.add(4, 36);
   CHECK(mean.value() == Approx(2.08));
+  CHECK(tl::metrics::median({}) == 0);
+  CHECK(tl::metrics::median({3, 1, 2}) == 2);
   tl::metrics::ConfusionMatrix matrix(3);
   CHECK(matrix.accuracy() == 0);
   for (const auto& [truth, predicted] : {std::pair{0, 0}, {0, 2}, {1, 1}, {2, 2}}) matrix.add(truth, predicted);

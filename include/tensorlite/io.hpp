@@ -34,4 +34,23 @@ TL_API Safetensors load_safetensors(const std::string& path);
 /// Throws IoError; ValueError for the name "__metadata__" and for text that is not UTF-8.
 TL_API void save_safetensors(const std::string& path, const Safetensors& content);
 
+// ---------------------------------------------------------------------------------------------------------------- checkpoints
+
+/// The state of a training run, by part: `{{"model", net.state_dict()}, {"optimizer", optimizer.state_dict()}}`, and free text.
+/// A file holds each tensor as "part.name", so that other programs find "model.conv1.weight".
+struct Checkpoint {
+  std::map<std::string, NamedTensors> parts;
+  std::map<std::string, std::string> metadata;
+};
+/// Saves it as safetensors, with the state of the random numbers. Throws IoError; ValueError for a part that is unnamed or has a dot in its
+/// name.
+TL_API void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+/// Throws IoError, also for a tensor that belongs to no part.
+TL_API Checkpoint load_checkpoint(const std::string& path);
+/// Lets random numbers go on where the checkpoint was saved. Throws ValueError when it does not say where.
+TL_API void restore_random_state(const Checkpoint& checkpoint);
+
+/// Writes a text file that is either whole or as before. Throws IoError.
+TL_API void write_text(const std::string& path, std::string_view text);
+
 }  // namespace tensorlite::io

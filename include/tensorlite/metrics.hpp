@@ -3,6 +3,8 @@
 
 #include <tensorlite/base.hpp>
 
+#include <algorithm>
+
 namespace tensorlite::metrics {
 
 /// Mean of values with weights: of a loss over batches of different sizes, say. 0 when nothing was added.
@@ -18,6 +20,14 @@ class RunningMean {
  private:
   double sum_ = 0, weight_ = 0;
 };
+
+/// The middle value (of an even count, the upper middle one); 0 of none.
+inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 /// How often class `truth` was taken for class `predicted`.
 class ConfusionMatrix {

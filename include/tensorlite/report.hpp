@@ -16,8 +16,8 @@ class TL_API ProgressBar {
   bool due() const;
   /// Details are free text: "loss 0.1234".
   void update(std::int64_t done, std::string_view details);
-  /// Replaces the bar by a line that stays.
-  void finish(std::string_view line);
+  /// Takes the bar off the terminal again.
+  void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
