@@ -1,16 +1,18 @@
 #include "conv_region.hpp"
 #include "dispatch.hpp"
-#include "gemm_epilogue.hpp"
+#include "gemm_pack.hpp"
 #include "kernels.hpp"
+#include "parallel.hpp"
 
 #include <vector>
 
 namespace tensorlite::cpu::TL_CPU_NS {
 namespace {
 
-constexpr std::int64_t kMaxChunks = 32;              // partial sums, added in this order; depends on the shape alone
-constexpr std::int64_t kMaxPartialBytes = 32 << 20;  // of all partial sums
-constexpr std::int64_t kTilePositions = 320;         // output positions whose gradients stay in the first-level cache
+constexpr std::int64_t kMaxChunks = 32;               // partial sums, added in this order; depends on the shape alone
+constexpr std::int64_t kMaxPartialBytes = 32 << 20;   // of all partial sums
+constexpr std::int64_t kTilePositions = 640;          // output positions whose gradients stay in the first-level cache
+constexpr std::int64_t kInPlaceRows = 4 * kTileRows;  // of the product: fewer do not repay a copy of the gradient
 constexpr std::int64_t kRegionBytes = 256 << 10;
 
 /// grad_weight as a product (taps * channels) x positions x output channels.
@@ -42,9 +44,10 @@ template <class T, class In> class WeightGradientTask {
   }
 
  private:
+  /// The gradient of a tile's positions. Panel o starts at data + o * panel_step; skip: from the end of an output row to the next.
   struct Gradient {
     const T* data;
-    std::int64_t pixel_pitch, skip;
+    std::int64_t panel_step, pixel_pitch, skip;
   };
 
   void add_tile(std::int64_t image, std::int64_t group, std::int64_t tile, T* sums) {
@@ -70,6 +73,7 @@ template <class T, class In> class WeightGradientTask {
   void add_run(const T* a, std::int64_t a_stride, std::int64_t run, const Gradient& gradient, std::int64_t o, std::int64_t columns,
                T* sums) {
     const int packets = pitch_ - o > kLanes<T> ? kTilePackets : 1;
+    const std::int64_t pixel_pitch = gradient.pixel_pitch ? gradient.pixel_pitch : packets * kLanes<T>;
     const std::int64_t tiles = ceil_div(run, kTileRows);
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t i = part_begin(run, tiles, tile), height = part_begin(run, tiles, tile + 1) - i;
@@ -85,22 +89,21 @@ template <class T, class In> class WeightGradientTask {
     }
   }
 
-  /// The gradient of a tile's positions: in place when its channels fill whole packets, else a padded copy.
   Gradient take_gradient(std::int64_t image, std::int64_t group, std::int64_t y0, std::int64_t rows, std::int64_t x0,
                          std::int64_t columns) {
     const std::int64_t width = p_.w.outputs, pitch = p_.groups * p_.outputs;
     const In* from = p_.grad_out + ((image * p_.h.outputs + y0) * width + x0) * pitch + group * p_.outputs;
     if constexpr (std::is_same_v<T, In>)
-      if (p_.outputs % kLanes<T> == 0) return {from, pitch, (width - columns) * pitch};
+      if (p_.outputs % kLanes<T> == 0 && (pitch <= kTileColumns<T> || p_.rows() <= kInPlaceRows))
+        return {from, 1, pitch, (width - columns) * pitch};
     T* const copy = workspace_.template data<T>() + region_size_;
-    T* to = copy;
-    for (std::int64_t y = 0; y < rows; ++y)
-      for (std::int64_t x = 0; x < columns; ++x, to += pitch_) {
-        const In* pixel = from + (y * width + x) * pitch;
-        for (std::int64_t o = 0; o < p_.outputs; ++o) to[o] = static_cast<T>(pixel[o]);
-        std::fill(to + p_.outputs, to + pitch_, T(0));
-      }
-    return {copy, pitch_, 0};
+    const ColumnPanels<T> panels{p_.outputs};
+    const std::int64_t positions = rows * columns;
+    for (std::int64_t panel = 0; panel < panels.count; ++panel)
+      for (std::int64_t y = 0; y < rows; ++y)
+        pack_strip(copy + panels.begin(panel) * positions + y * columns * panels.pitch(panel), panels.pitch(panel),
+                   Strip<In>{from + y * width * pitch + panels.begin(panel), panels.width(panel), 1, columns, pitch});
+    return {copy, positions, 0, 0};
   }
 
   const WeightGradient<In>& p_;

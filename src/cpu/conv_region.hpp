@@ -1,7 +1,9 @@
 // Where a convolution reads its image: axis arithmetic, and regions with their padding filled in.
 #pragma once
 
-#include "gemm.hpp"
+#include "gemm_kernel.hpp"
+
+#include <tensorlite/backend.hpp>
 
 #include <algorithm>
 #include <cstring>

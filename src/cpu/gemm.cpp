@@ -10,9 +10,11 @@ namespace {
 constexpr std::int64_t kNoOffset = 0;
 constexpr std::int64_t kSerialWork = 1 << 16;  // multiply-adds below which a second thread costs more than it gives
 
-/// Elements of k packed at once: a panel of A (and one of B beside it) stays in the first-level cache.
+constexpr std::int64_t kBlockRowPanels = 4;  // panels of A packed at once
+
+/// Elements of k packed at once: a panel of A stays in the first-level cache while those of B stream past it.
 template <class T> std::int64_t block_depth(std::int64_t k) {
-  constexpr std::int64_t limit = 1536 / sizeof(T);
+  constexpr std::int64_t limit = 1024 / sizeof(T);
   return round_up(ceil_div(std::max<std::int64_t>(k, 1), ceil_div(std::max<std::int64_t>(k, 1), limit)), 4);
 }
 
@@ -23,7 +25,7 @@ struct Cut {
 
 /// Blocks small enough for packed B to stay in the second-level cache, then as many as keep the threads busy for the least packing.
 template <class T, class In> Cut choose_cut(const Gemm<In>& p, std::int64_t threads) {
-  constexpr std::int64_t max_columns = 2048 / sizeof(T), max_rows = 1024;
+  constexpr std::int64_t max_columns = 4096 / sizeof(T), max_rows = 1024;
   const std::int64_t min_rows = ceil_div(p.m, max_rows), min_columns = ceil_div(p.n, max_columns);
   Cut best{min_rows, min_columns};
   double best_cost = 0;
@@ -51,11 +53,11 @@ template <class T, class In> class Block {
         bias_(bias),
         depth_(block_depth<T>(p.k)),
         pitch_(round_up(max_columns, kLanes<T>)),
-        workspace_(context, sizeof(T) * static_cast<std::size_t>(depth_ * (pitch_ + kTileRows) + 4 * kPackSlack<T> +
+        workspace_(context, sizeof(T) * static_cast<std::size_t>(depth_ * (pitch_ + kBlockRowPanels * kTileRows) + 4 * kPackSlack<T> +
                                                                  (kStaged ? max_rows * pitch_ : 0))) {
     b_ = workspace_.template data<T>();
     a_ = b_ + depth_ * pitch_ + 2 * kPackSlack<T>;
-    staged_ = a_ + depth_ * kTileRows + 2 * kPackSlack<T>;
+    staged_ = a_ + depth_ * kBlockRowPanels * kTileRows + 2 * kPackSlack<T>;
   }
 
   void run(std::int64_t batch, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {
@@ -65,7 +67,7 @@ template <class T, class In> class Block {
     const std::int64_t rows = m1 - m0, columns = n1 - n0;
     for (std::int64_t k0 = 0; k0 == 0 || k0 < p_.k; k0 += depth_) {
       const std::int64_t depth = std::min(depth_, p_.k - k0);
-      pack_b(b + k0 * p_.b.row_stride, columns, depth);
+      pack_panels(b_, Strip<In>{b + k0 * p_.b.row_stride, columns, p_.b.column_stride, depth, p_.b.row_stride}, ColumnPanels<T>{columns});
       const Epilogue<T> epilogue = {
           .bias = bias_ ? bias_ + n0 : nullptr, .activation = p_.activation, .accumulate = k0 > 0, .last = k0 + depth >= p_.k};
       multiply(a + k0 * p_.a.column_stride, c, rows, columns, depth, epilogue);
@@ -73,24 +75,25 @@ template <class T, class In> class Block {
   }
 
  private:
-  void pack_b(const In* b, std::int64_t columns, std::int64_t depth) {
-    for (std::int64_t j = 0; j < columns; j += kTileColumns<T>) {
-      const std::int64_t width = std::min<std::int64_t>(kTileColumns<T>, columns - j);
-      pack_strip(b_ + j * depth, round_up(width, kLanes<T>),
-                 Strip<In>{b + j * p_.b.column_stride, width, p_.b.column_stride, depth, p_.b.row_stride});
+  void multiply(const In* a, In* c, std::int64_t rows, std::int64_t columns, std::int64_t depth, const Epilogue<T>& epilogue) {
+    const std::int64_t blocks = ceil_div(rows, kBlockRowPanels * kTileRows);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t i = part_begin(rows, blocks, block), height = part_begin(rows, blocks, block + 1) - i;
+      const RowPanels panels{height};
+      pack_panels(a_, Strip<In>{a + i * p_.a.row_stride, height, p_.a.row_stride, depth, p_.a.column_stride}, panels);
+      for (std::int64_t panel = 0; panel < panels.count; ++panel)
+        multiply_panel(a_ + panels.begin(panel) * depth, panels.width(panel), c + (i + panels.begin(panel)) * p_.c_stride,
+                       staged_ + (i + panels.begin(panel)) * pitch_, columns, depth, epilogue);
     }
   }
 
-  void multiply(const In* a, In* c, std::int64_t rows, std::int64_t columns, std::int64_t depth, const Epilogue<T>& epilogue) {
-    const std::int64_t panels = ceil_div(rows, kTileRows);
-    for (std::int64_t panel = 0; panel < panels; ++panel) {
-      const std::int64_t i = part_begin(rows, panels, panel), height = part_begin(rows, panels, panel + 1) - i;
-      pack_strip(a_, height, Strip<In>{a + i * p_.a.row_stride, height, p_.a.row_stride, depth, p_.a.column_stride});
-      for (std::int64_t j = 0; j < columns; j += kTileColumns<T>) {
-        const std::int64_t width = std::min<std::int64_t>(kTileColumns<T>, columns - j);
-        const TileInput<T> in{a_, height, &kNoOffset, b_ + j * depth, round_up(width, kLanes<T>), depth};
-        tile_to(in, height, width, c + i * p_.c_stride + j, staged_ + i * pitch_ + j, epilogue.at_column(j));
-      }
+  void multiply_panel(const T* a, std::int64_t height, In* c, T* staged, std::int64_t columns, std::int64_t depth,
+                      const Epilogue<T>& epilogue) {
+    const ColumnPanels<T> panels{columns};
+    for (std::int64_t panel = 0; panel < panels.count; ++panel) {
+      const std::int64_t j = panels.begin(panel);
+      const TileInput<T> in{a, height, &kNoOffset, b_ + j * depth, panels.pitch(panel), depth};
+      tile_to(in, height, panels.width(panel), c + j, staged + j, epilogue.at_column(j));
     }
   }
 

@@ -12,6 +12,16 @@
 
 namespace tensorlite::cpu::TL_CPU_NS {
 
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+/// Where part `i` of `parts` nearly equal parts of `count` starts.
+inline std::int64_t part_begin(std::int64_t count, std::int64_t parts, std::int64_t i) {
+  return count / parts * i + std::min(i, count % parts);
+}
+
+/// The type that In's products are computed and summed in.
+template <class In> using GemmType = std::conditional_t<std::is_same_v<In, double>, double, float>;
+
 template <class T> using Packet = typename Eigen::internal::packet_traits<T>::type;
 template <class T> inline constexpr int kLanes = Eigen::internal::unpacket_traits<Packet<T>>::size;
 
@@ -90,6 +100,8 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
   P acc[Rows][Packets];
   unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { acc[i][j] = pset1<P>(T(0)); }); });
 
+  if (out.accumulate)  // C will be read when the sums are ready: have it near by then
+    unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { prefetch(out.c + i * out.c_stride + j * L); }); });
   const T* b = in.b;
   const std::int64_t b_stride = in.b_stride, depth = in.depth;
   for (std::int64_t s = 0; s < in.segments; ++s, b += in.b_skip) {
@@ -97,6 +109,7 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
     for (std::int64_t k = 0; k < depth; ++k, b += b_stride, a.next()) {
       P bk[Packets];
       unroll<Packets>([&](auto j) { bk[j] = ploadu<P>(b + j * L); });
+      unroll<Packets>([&](auto j) { prefetch(b + 4 * b_stride + j * L); });
       unroll<Rows>([&](auto i) {
         const P ai = pset1<P>(a.template at<i>());
         unroll<Packets>([&](auto j) { acc[i][j] = pmadd(ai, bk[j], acc[i][j]); });

@@ -5,6 +5,8 @@
 
 #include <tensorlite/base.hpp>
 
+#include <cstring>
+
 namespace tensorlite::cpu::TL_CPU_NS {
 
 /// A strip of `width` rows (of A) or columns (of B) and `depth` steps of k, anywhere in memory.
@@ -23,6 +25,11 @@ template <class T, class In> void copy_steps(T* to, std::int64_t pitch, const St
   for (std::int64_t k = first; k < last; ++k) {
     const In* from = s.data + k * s.depth_stride;
     T* row = to + k * pitch;
+    if constexpr (std::is_same_v<T, In>)
+      if (s.width_stride == 1 && s.width == kTileColumns<T>) {
+        std::memcpy(row, from, sizeof(T) * kTileColumns<T>);
+        continue;
+      }
     if (s.width_stride == 1)
       for (std::int64_t i = 0; i < s.width; ++i) row[i] = static_cast<T>(from[i]);
     else
@@ -55,6 +62,38 @@ template <class T, class In> void pack_strip(T* to, std::int64_t pitch, const St
         for (std::int64_t i = (pitch - 1) / L * L; i >= 0; i -= L) pack_detail::transpose_block(to, pitch, s, done, i);
   }
   pack_detail::copy_steps(to, pitch, s, done, s.depth);
+}
+
+/// Rows of A in panels of nearly equal height, each `pitch` wide: full tiles, none of them thin.
+struct RowPanels {
+  std::int64_t rows, count = ceil_div(rows, kTileRows);
+  std::int64_t begin(std::int64_t panel) const { return part_begin(rows, count, panel); }
+  std::int64_t width(std::int64_t panel) const { return begin(panel + 1) - begin(panel); }
+  std::int64_t pitch(std::int64_t panel) const { return width(panel); }
+};
+
+/// Columns of B in panels of a tile's width, the last one padded to whole packets.
+template <class T> struct ColumnPanels {
+  std::int64_t columns, count = ceil_div(columns, kTileColumns<T>);
+  std::int64_t begin(std::int64_t panel) const { return panel * kTileColumns<T>; }
+  std::int64_t width(std::int64_t panel) const { return std::min<std::int64_t>(kTileColumns<T>, columns - begin(panel)); }
+  std::int64_t pitch(std::int64_t panel) const { return round_up(width(panel), kLanes<T>); }
+};
+
+/// Packs a strip as panels: panel p starts at to + panels.begin(p) * depth.
+template <class T, class In, class Panels> void pack_panels(T* to, const Strip<In>& s, const Panels& panels) {
+  const auto panel_strip = [&](std::int64_t p, std::int64_t k, std::int64_t depth) {
+    return Strip<In>{s.data + panels.begin(p) * s.width_stride + k * s.depth_stride, panels.width(p), s.width_stride, depth,
+                     s.depth_stride};
+  };
+  if (s.width_stride != 1 || panels.count == 1) {
+    for (std::int64_t p = 0; p < panels.count; ++p) pack_strip(to + panels.begin(p) * s.depth, panels.pitch(p), panel_strip(p, 0, s.depth));
+    return;
+  }
+  constexpr std::int64_t steps = 4;  // rows of the operand read side by side, each from end to end
+  for (std::int64_t k = 0; k < s.depth; k += steps)
+    for (std::int64_t p = 0; p < panels.count; ++p)
+      pack_strip(to + panels.begin(p) * s.depth + k * panels.pitch(p), panels.pitch(p), panel_strip(p, k, std::min(steps, s.depth - k)));
 }
 
 }  // namespace tensorlite::cpu::TL_CPU_NS
