@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorlite/io.hpp>
+#include <tensorlite/ops/shape.hpp>
 
 #include "io_file.hpp"
 

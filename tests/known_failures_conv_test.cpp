@@ -10,7 +10,6 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Tensor ohwi(const Tensor& oihw) { return oihw.permute({0, 2, 3, 1}); }
-Tensor oihw(const Tensor& t) { return t.permute({0, 3, 1, 2}); }
 const Conv2dOptions kNchw{.format = DataFormat::NCHW};
 }  // namespace
 
