@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kMaxChunks = 32;               // partial sums, added in this order; depends on the shape alone
 constexpr std::int64_t kMaxPartialBytes = 32 << 20;   // of all partial sums
-constexpr std::int64_t kTilePositions = 640;          // output positions whose gradients stay in the first-level cache
+constexpr std::int64_t kTilePositions = 320;          // output positions whose gradients stay in the first-level cache
 constexpr std::int64_t kInPlaceRows = 4 * kTileRows;  // of the product: fewer do not repay a copy of the gradient
 constexpr std::int64_t kRegionBytes = 256 << 10;
 
@@ -77,14 +77,9 @@ template <class T, class In> class WeightGradientTask {
     const std::int64_t tiles = ceil_div(run, kTileRows);
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t i = part_begin(run, tiles, tile), height = part_begin(run, tiles, tile + 1) - i;
-      const TileInput<T> in{a + i,
-                            a_stride,
-                            offsets_.data(),
-                            gradient.data + o,
-                            gradient.pixel_pitch,
-                            columns,
-                            static_cast<std::int64_t>(offsets_.size()),
-                            gradient.skip};
+      TileInput<T> in{a + i, a_stride, offsets_.data(), gradient.data + o * gradient.panel_step, pixel_pitch, columns};
+      in.segments = static_cast<std::int64_t>(offsets_.size());
+      in.b_skip = gradient.skip;
       tile_function<T>(AForm::k_major, static_cast<int>(height), packets)(in, {sums + i * pitch_ + o, pitch_, nullptr, accumulate_, false});
     }
   }
