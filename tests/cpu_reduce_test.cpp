@@ -26,7 +26,7 @@ double naive(ReduceOp op, const std::vector<double>& v, double correction) {
     case ReduceOp::all: return fold(1, [](double a, double b) { return a && b != 0; });
     case ReduceOp::norm2: return std::sqrt(fold(0, [](double a, double b) { return a + b * b; }));
     case ReduceOp::var:
-      return fold(0, [&](double a, double b) { return a + (b - sum / n) * (b - sum / n); }) / std::max(0.0, n - correction);
+      return fold(0, [&](double a, double b) { return a + (b - sum / n) * (b - sum / n); }) / (n > correction ? n - correction : kNaN);
     default: {
       const double largest = naive(ReduceOp::max, v, 0), center = std::isfinite(largest) ? largest : 0;
       return center + std::log(fold(0, [&](double a, double b) { return a + std::exp(b - center); }));

@@ -132,10 +132,11 @@ void run_reduction(const Context& context, const Recipe<T>& recipe, const Reduce
 
 template <class T> void finish_values(const Recipe<T>& recipe, std::int64_t n, const Partial<double>& p) {
   const auto total = static_cast<double>(recipe.total);
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (std::int64_t j = 0; j < n; ++j) switch (recipe.op) {
       case ReduceOp::mean: p.first[j] /= total; break;
       case ReduceOp::norm2: p.first[j] = std::sqrt(p.first[j]); break;
-      case ReduceOp::var: p.first[j] = p.second[j] / std::max(0.0, total - recipe.correction); break;
+      case ReduceOp::var: p.first[j] = total > recipe.correction ? p.second[j] / (total - recipe.correction) : kNaN; break;
       case ReduceOp::logsumexp: p.first[j] = (std::isfinite(p.first[j]) ? p.first[j] : 0) + std::log(p.second[j]); break;
       default: return;
     }

@@ -26,7 +26,13 @@ template <class T, class Op> void find_in_row(const T* from, std::int64_t count,
   const T winner = static_cast<T>(reduce_piece<T, Op>(from, count, T(0)));
   if (start > 0 && !beats<Op>(winner, value)) return;
   std::int64_t i = 0;
-  while (!(from[i] == winner || from[i] != from[i])) ++i;
+  auto wins = [&](std::int64_t at) { return int((from[at] == winner) | (from[at] != from[at])); };
+  for (; i + 64 <= count; i += 64) {  // whole vectors first: the loop below leaves at the first hit
+    int hits = 0;
+    for (int k = 0; k < 64; ++k) hits += wins(i + k);
+    if (hits) break;
+  }
+  while (!wins(i)) ++i;
   value = winner;
   index = start + i;
 }
@@ -106,7 +112,7 @@ template <class T, class Op> void arg_reduce_of(const Context& context, const Vi
 /// Sums are kept in double (int64 for integers).
 template <class T> void cumsum_of(const View& out, const View& in, int axis) {
   using Acc = AccType<T>;
-  constexpr std::int64_t kWidth = 256;
+  constexpr std::int64_t kWidth = 1024;
   View dense = out;
   dense.strides = contiguous_strides(out.sizes);
   const std::uint32_t others = ~(1u << axis);
