@@ -1,5 +1,6 @@
 # libtensorlite_cuda.so: loaded at run time, linked into nothing. The CUDA runtime is linked statically into it (that is what lets it
-# load where there is no driver); cuDNN is opened by name when the first convolution asks for it, so only its headers are needed.
+# load where there is no driver); cuBLASLt and cuDNN are opened by name at the first matrix product and convolution, so only their headers
+# are needed; their folder is on the plug-in's run path.
 if(NOT TENSORLITE_CUDA MATCHES "^(AUTO|ON|PLUGIN|OFF)$")
   message(FATAL_ERROR "tensorlite: TENSORLITE_CUDA is '${TENSORLITE_CUDA}'; known are AUTO, ON, OFF")
 endif()
@@ -37,16 +38,22 @@ find_package(CUDNN)
 
 add_library(tensorlite_cuda MODULE ${tensorlite_cuda_sources})
 tensorlite_target(tensorlite_cuda)
+# Some two dozen files of kernels: without a GPU to use them they are built when asked for by name (or with TENSORLITE_CUDA=ON).
+if(TENSORLITE_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidia0)
+  set_target_properties(tensorlite_cuda PROPERTIES EXCLUDE_FROM_ALL TRUE)
+endif()
 # CMake 3.25 does not know C++20 of this CUDA compiler, and takes the C++ properties for both languages: a plain flag instead.
 foreach(property CXX_STANDARD CXX_STANDARD_REQUIRED CXX_EXTENSIONS)
   set_property(TARGET tensorlite_cuda PROPERTY ${property})
 endforeach()
 target_compile_options(tensorlite_cuda PRIVATE -std=c++20
   $<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda --expt-relaxed-constexpr -Xcompiler=-fvisibility=hidden,-Wall>)
-set_target_properties(tensorlite_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static INSTALL_RPATH "$ORIGIN" PREFIX lib)
+set_target_properties(tensorlite_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static PREFIX lib BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR}"
+                                                 INSTALL_RPATH "$ORIGIN;${CUDAToolkit_LIBRARY_DIR}")
 target_include_directories(tensorlite_cuda PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(tensorlite_cuda PRIVATE TENSORLITE_BUILDING)
-target_link_libraries(tensorlite_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(tensorlite_cuda PRIVATE CUDA::cudart_static Threads::Threads ${CMAKE_DL_LIBS})
+target_link_options(tensorlite_cuda PRIVATE LINKER:--no-undefined)
 if(CUDNN_FOUND)
   target_include_directories(tensorlite_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
   target_compile_definitions(tensorlite_cuda PRIVATE TL_HAS_CUDNN)

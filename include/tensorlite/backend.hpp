@@ -207,8 +207,8 @@ struct DeviceProperties {
 struct Finding {
   std::string layer;
   bool ok = true;
-  std::string built_for, found, path;
-  std::string problem, remedy;  ///< one sentence each; empty when ok
+  std::string built_for = {}, found = {}, path = {};
+  std::string problem = {}, remedy = {};  ///< one sentence each; empty when ok
 };
 
 /// A set of devices with their memory, streams and kernels. Plain data: a plug-in fills one and needs no symbol of the core.
