@@ -1,0 +1,95 @@
+// Devices brought up, streams, errors of the runtime.
+#include "state.hpp"
+
+#include "driver.hpp"
+
+#include <cstdlib>
+
+namespace tensorlite::cuda {
+namespace {
+
+bool synchronous() {
+  static const bool on = [] {
+    const char* text = std::getenv("TENSORLITE_CUDA_SYNC");
+    return text && text[0] == '1';
+  }();
+  return on;
+}
+
+std::string list_of_capabilities() {
+  std::string text;
+  for (const int* c = compiled_capabilities(); *c; ++c) text += detail::concat(text.empty() ? "" : ", ", *c / 10, ".", *c % 10);
+  return text;
+}
+
+/// Throws, naming what was compiled, when the current device cannot run this library's kernels.
+void require_kernel_image(int physical) {
+  const cudaError_t status = probe_kernel_image();
+  if (status == cudaSuccess) return;
+  cudaGetLastError();
+  DeviceProperties properties;
+  device_properties(physical, properties);
+  TL_CHECK(
+      status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction && status != cudaErrorUnsupportedPtxVersion,
+      DeviceUnavailableError, "cuda", properties.name, " has compute capability ", properties.compute_major, ".", properties.compute_minor,
+      ", for which this build of tensorlite has no code; it was compiled for ", list_of_capabilities(),
+      ". Rebuild with CMAKE_CUDA_ARCHITECTURES=", properties.compute_major, properties.compute_minor);
+  check("cuda", "looking for a kernel", status);
+}
+
+}  // namespace
+
+DeviceState& device_state(int physical) {
+  static auto* states = new DeviceState[kMaxPhysical];
+  return states[physical];
+}
+
+DeviceState& enter_device(const char* op, int physical) {
+  refuse_after_fork(op);
+  check(op, "selecting the device", cudaSetDevice(physical));
+  return device_state(physical);
+}
+
+const DeviceLimits& limits_of(const Context& context) { return device_state(context.physical).limits; }
+
+void throw_cuda_error(const char* op, const char* doing, cudaError_t status) {
+  cudaGetLastError();  // an error that was reported here must not surface at the next launch
+  const std::string text = detail::concat(doing, ": ", cudaGetErrorName(status), ": ", cudaGetErrorString(status));
+  if (status == cudaErrorMemoryAllocation) throw OutOfMemoryError(op, text);
+  throw BackendError(op, text);
+}
+
+void check_launch(const Context& context) {
+  check(context.op, "launching a kernel", cudaGetLastError());
+  if (synchronous() && !is_capturing(context)) check(context.op, "running a kernel", cudaStreamSynchronize(stream_of(context)));
+}
+
+bool is_capturing(const Context& context) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(context.op, "asking for the capture status", cudaStreamIsCapturing(stream_of(context), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void initialize(int physical) {
+  DeviceState& state = enter_device("cuda", physical);
+  if (state.initialized) return;
+  check("cuda", "creating the context", cudaFree(nullptr));
+  require_kernel_image(physical);
+  int value = 0;
+  check("cuda", "reading an attribute", cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, physical));
+  state.limits.multiprocessors = value;
+  check("cuda", "reading an attribute", cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, physical));
+  state.limits.max_shared_memory = value;
+  check("cuda", "creating a stream", cudaStreamCreateWithFlags(&state.stream, cudaStreamNonBlocking));
+  check("cuda", "creating an event", cudaEventCreateWithFlags(&state.handover, cudaEventDisableTiming));
+  state.initialized = true;
+}
+
+void* current_stream(int physical) { return enter_device("cuda", physical).stream; }
+
+void synchronize(int physical) {
+  DeviceState& state = enter_device("synchronize", physical);
+  check("synchronize", "a kernel failed", cudaStreamSynchronize(state.stream));
+}
+
+}  // namespace tensorlite::cuda
