@@ -1,0 +1,82 @@
+// Reductions over any axes of a strided view, by accumulator.
+#pragma once
+
+#include "accumulators.cuh"
+#include "layout.hpp"
+#include "reduction.cuh"
+
+namespace tensorlite::cuda {
+
+/// The values of one result in packs of V; `Value` is what the accumulator takes.
+template <class T, int V, class Value> struct StridedSource {
+  const T* in;
+  Layout<2> kept;  ///< result -> offset (operand 1) of its first value
+  Layout<1> reduced;
+  __device__ const T* line(std::int64_t result) const { return in + kept.offset_of<1>(result); }
+  __device__ Pack<T, V> load(const T* line, std::int64_t i) const {
+    return *reinterpret_cast<const Pack<T, V>*>(line + reduced.offset_of<0>(i));
+  }
+  template <class A> __device__ void add(A& sum, const Pack<T, V>& pack, std::int64_t i) const {
+#pragma unroll
+    for (int j = 0; j < V; ++j) sum.add(static_cast<Value>(cuda::load(pack.v[j])), i * V + j);
+  }
+};
+
+/// The axes of a reduction: those of the results, in the order of the output, and those that go.
+struct ReductionAxes {
+  Axes<2> kept;
+  Axes<1> reduced;
+};
+inline ReductionAxes reduction_axes(const View& out, const View& in, std::uint32_t mask) {
+  Dims kept_sizes = in.sizes, reduced_sizes = in.sizes;
+  for (int i = 0; i < in.dim(); ++i) ((mask >> i & 1) ? kept_sizes : reduced_sizes)[i] = 1;
+  const Dims out_strides = contiguous_strides(out.sizes);
+  return {merge_axes<2>(kept_sizes, {&out_strides, &in.strides}), merge_axes<1>(reduced_sizes, {&in.strides})};
+}
+
+/// Writes one result in the type of the output.
+struct Store {
+  void* out;
+  DType dtype;
+  template <class C> __device__ void operator()(std::int64_t i, C value) const {
+    switch (dtype) {
+      case DType::float32: static_cast<float*>(out)[i] = static_cast<float>(value); break;
+      case DType::float64: static_cast<double*>(out)[i] = static_cast<double>(value); break;
+      case DType::float16: static_cast<float16*>(out)[i] = store<float16>(static_cast<float>(value)); break;
+      case DType::bfloat16: static_cast<bfloat16*>(out)[i] = store<bfloat16>(static_cast<float>(value)); break;
+      case DType::int32: static_cast<std::int32_t*>(out)[i] = static_cast<std::int32_t>(value); break;
+      case DType::int64: static_cast<std::int64_t*>(out)[i] = static_cast<std::int64_t>(value); break;
+      case DType::uint8: static_cast<std::uint8_t*>(out)[i] = static_cast<std::uint8_t>(static_cast<std::int64_t>(value)); break;
+      case DType::boolean: static_cast<bool*>(out)[i] = value != 0; break;
+    }
+  }
+};
+
+/// Reduces the axes of `mask` with accumulator A over values of type Value; elements are T. kVector: also make the kernel for packs.
+template <class A, class Value, class T, bool kVector, class Finish>
+void reduce_strided(const Context& context, const View& out, const View& in, std::uint32_t mask, const Finish& finish) {
+  const auto [kept, reduced] = reduction_axes(out, in, mask);
+  const std::int64_t results = out.numel(), items = reduced.numel();
+  const bool empty = in.numel() == 0;
+  const auto stride_of = [](const auto& axes, int k) { return axes.count ? std::abs(axes.stride[0][k]) : std::int64_t(1) << 40; };
+  if constexpr (kVector) {
+    constexpr int V = vector_width(sizeof(T));
+    bool fits = !empty && reduced.count > 0 && reduced.stride[0][0] == 1 && reduced.size[0] % V == 0 &&
+                reinterpret_cast<std::uintptr_t>(in.data) % 16 == 0;
+    for (int i = 1; i < reduced.count; ++i) fits = fits && reduced.stride[i][0] % V == 0;
+    for (int i = 0; i < kept.count; ++i) fits = fits && kept.stride[i][1] % V == 0;
+    if (fits)
+      return reduce_rows<A>(context, results, items / V,
+                            StridedSource<T, V, Value>{in.ptr<T>(), make_layout(kept, 1), make_layout(reduced, V)}, finish);
+  }
+  const StridedSource<T, 1, Value> source{in.ptr<T>(), make_layout(kept, 1), make_layout(reduced, 1)};
+  if (stride_of(kept, 1) < stride_of(reduced, 0) && results > 1) reduce_columns<A>(context, results, empty ? 0 : items, source, finish);
+  else reduce_rows<A>(context, results, empty ? 0 : items, source, finish);
+}
+
+// The families, each in a file of its own (they are many kernels).
+void reduce_sums(const Context& context, ReduceOp op, const View& out, const View& in, std::uint32_t axes);
+void reduce_extremes(const Context& context, ReduceOp op, const View& out, const View& in, std::uint32_t axes);
+void reduce_moments(const Context& context, ReduceOp op, const View& out, const View& in, std::uint32_t axes, double correction);
+
+}  // namespace tensorlite::cuda
