@@ -1,0 +1,110 @@
+// Class-index cross-entropy, fused with log-softmax, and its gradient.
+#include "accumulators.cuh"
+#include "position_flag.hpp"
+#include "reduction.cuh"
+
+namespace tensorlite::cuda {
+namespace {
+
+/// What a row's loss needs: its log of the sum of exponentials and, for label smoothing, its sum.
+template <class C> struct RowSums {
+  LogSumExp<C> exponentials;
+  C plain = 0;
+  __device__ void merge(const RowSums& o) {
+    exponentials.merge(o.exponentials);
+    plain += o.plain;
+  }
+};
+
+template <class T> struct LogitRows {
+  const T* logits;
+  std::int64_t classes;
+  __device__ const T* line(std::int64_t row) const { return logits + row * classes; }
+  __device__ T load(const T* line, std::int64_t i) const { return line[i]; }
+  __device__ void add(RowSums<Compute<T>>& sums, T x, std::int64_t) const {
+    sums.exponentials.add(cuda::load(x), 0);
+    sums.plain += cuda::load(x);
+  }
+};
+
+template <class T> struct StoreLoss {
+  using C = Compute<T>;
+  C *losses, *log_sum_exp;
+  const T* logits;
+  const std::int64_t* labels;
+  std::int64_t classes, ignore_index;
+  C smoothing;
+  unsigned long long* bad;
+  __device__ void operator()(std::int64_t row, const RowSums<C>& sums) const {
+    const C lse = sums.exponentials.result();
+    const std::int64_t label = labels[row];
+    log_sum_exp[row] = lse;
+    losses[row] = 0;
+    if (label == ignore_index) return;
+    if (label < 0 || label >= classes) return report_position(bad, row);
+    C loss = lse - load(logits[row * classes + label]);
+    if (smoothing > 0) loss = (1 - smoothing) * loss + smoothing * (lse - sums.plain / static_cast<C>(classes));
+    losses[row] = loss;
+  }
+};
+
+template <class T> struct LogitGradient {
+  using C = Compute<T>;
+  T* grad_logits;
+  const C* grad_losses;
+  const T* logits;
+  const C* log_sum_exp;
+  const std::int64_t* labels;
+  std::int64_t classes, ignore_index;
+  C smoothing;
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t row = i / classes, c = i - row * classes, label = labels[row];
+    if (label == ignore_index) {
+      grad_logits[i] = store<T>(C(0));
+      return;
+    }
+    const C target = (c == label ? 1 - smoothing : C(0)) + smoothing / static_cast<C>(classes);
+    grad_logits[i] = store<T>(grad_losses[row] * (exp(load(logits[i]) - log_sum_exp[row]) - target));
+  }
+};
+
+}  // namespace
+
+void cross_entropy(const Context& context, const View& losses, const View& log_sum_exp, const View& logits, const View& labels,
+                   CrossEntropyParams params) {
+  const std::int64_t rows = logits.size(0), classes = logits.size(1);
+  if (rows == 0) return;
+  const PositionFlag flag(context);
+  const std::int64_t* label_data = labels.ptr<std::int64_t>();
+  dispatch_floating(context, logits.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using C = Compute<T>;
+    const StoreLoss<T> finish{losses.ptr<C>(),
+                              log_sum_exp.ptr<C>(),
+                              logits.ptr<T>(),
+                              label_data,
+                              classes,
+                              params.ignore_index,
+                              static_cast<C>(params.label_smoothing),
+                              flag.device()};
+    reduce_rows<RowSums<C>>(context, rows, classes, LogitRows<T>{logits.ptr<T>(), classes}, finish);
+  });
+  const std::int64_t bad = flag.first();
+  if (bad < 0) return;
+  throw IndexError(context.op, detail::concat("label ", flag.value_at(label_data + bad), " at position ", bad, " is outside [0, ", classes,
+                                              ") and is not ignore_index (", params.ignore_index, ")"));
+}
+
+void cross_entropy_backward(const Context& context, const View& grad_logits, const View& grad_losses, const View& logits,
+                            const View& log_sum_exp, const View& labels, CrossEntropyParams params) {
+  const std::int64_t classes = logits.size(1);
+  dispatch_floating(context, logits.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using C = Compute<T>;
+    for_each_index(context, logits.numel(),
+                   LogitGradient<T>{grad_logits.ptr<T>(), grad_losses.ptr<C>(), logits.ptr<T>(), log_sum_exp.ptr<C>(),
+                                    labels.ptr<std::int64_t>(), classes, params.ignore_index, static_cast<C>(params.label_smoothing)});
+  });
+}
+
+}  // namespace tensorlite::cuda
