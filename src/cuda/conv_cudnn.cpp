@@ -1,0 +1,294 @@
+// Convolutions by cuDNN: NHWC images and OHWI weights as they lie, plans cached by everything they depend on.
+#include "conv.hpp"
+#include "cudnn.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // the handle of graphs: wanted by every cuDNN 9 before 9.15
+
+namespace tensorlite::cuda {
+
+#if defined(TL_HAS_CUDNN)
+namespace {
+
+constexpr std::size_t kWorkspaceLimit = std::size_t(512) << 20;
+
+enum Id : std::int64_t { kImage = 1, kWeight, kResult, kBias, kConvolved, kBiased };
+
+/// Everything that a plan depends on. Compared and hashed as bytes.
+struct ConvKey {
+  std::int64_t image[4], weight[4], result[4];
+  std::int64_t stride[2], dilation[2], padding[4];
+  std::int32_t alignment, physical;
+  ConvKind kind;
+  DType dtype;
+  Activation activation;
+  bool bias, tf32, deterministic, measured;
+  std::uint8_t unused;
+};
+static_assert(std::has_unique_object_representations_v<ConvKey>);
+struct ConvKeyHash {
+  std::size_t operator()(const ConvKey& key) const { return detail::fnv1a({reinterpret_cast<const char*>(&key), sizeof key}); }
+};
+struct ConvKeyEqual {
+  bool operator()(const ConvKey& a, const ConvKey& b) const { return std::memcmp(&a, &b, sizeof a) == 0; }
+};
+using PlanCache = std::unordered_map<ConvKey, CudnnPlan, ConvKeyHash, ConvKeyEqual>;
+PlanCache& plan_cache() {
+  static auto* cache = new PlanCache;
+  return *cache;
+}
+
+std::int64_t alignment_of(const View& view) {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  return address ? static_cast<std::int64_t>(std::min<std::uintptr_t>(address & (~address + 1), 16)) : 16;
+}
+
+ConvKey key_of(const Context& context, const Convolution& conv, const View& bias, Activation activation) {
+  ConvKey key;
+  std::memset(static_cast<void*>(&key), 0, sizeof key);
+  for (int i = 0; i < 4; ++i) {
+    key.image[i] = conv.image.size(i), key.weight[i] = conv.weight.size(i), key.result[i] = conv.result.size(i);
+    key.padding[i] = conv.params.padding[i];
+  }
+  for (int i = 0; i < 2; ++i) key.stride[i] = conv.params.stride[i], key.dilation[i] = conv.params.dilation[i];
+  key.alignment = static_cast<std::int32_t>(
+      std::min({alignment_of(conv.image), alignment_of(conv.weight), alignment_of(conv.result), alignment_of(bias)}));
+  key.physical = context.physical;
+  key.kind = conv.kind;
+  key.dtype = conv.image.dtype;
+  key.activation = activation;
+  key.bias = bias.present;
+  key.tf32 = context.allow_tf32;
+  key.deterministic = context.deterministic;
+  key.measured = context.autotune && !is_capturing(context);
+  return key;
+}
+
+cudnnDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::float64: return CUDNN_DATA_DOUBLE;
+    case DType::float16: return CUDNN_DATA_HALF;
+    case DType::bfloat16: return CUDNN_DATA_BFLOAT16;
+    default: return CUDNN_DATA_FLOAT;
+  }
+}
+
+/// cuDNN names sizes [N, C, H, W] whatever the strides: ours are those of NHWC (and KRSC).
+Descriptor tensor(Id id, const std::int64_t (&nhwc)[4], cudnnDataType_t type, std::int64_t alignment, bool is_virtual = false) {
+  const std::int64_t sizes[4] = {nhwc[0], nhwc[3], nhwc[1], nhwc[2]};
+  const std::int64_t strides[4] = {nhwc[1] * nhwc[2] * nhwc[3], 1, nhwc[2] * nhwc[3], nhwc[3]};
+  const std::int64_t name = id;
+  Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, sizes)
+      .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides)
+      .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, name)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
+  if (is_virtual) t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, is_virtual);
+  t.finalize();
+  return t;
+}
+
+Descriptor convolution(const ConvKey& key, cudnnDataType_t compute) {
+  const std::int64_t before[2] = {key.padding[0], key.padding[2]}, after[2] = {key.padding[1], key.padding[3]}, dimensions = 2;
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  Descriptor d(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  d.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, compute)
+      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, mode)
+      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, dimensions)
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, key.dilation)
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, key.stride)
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, before)
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, after)
+      .finalize();
+  return d;
+}
+
+/// The names of one direction's attributes.
+struct Direction {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t alpha, beta, convolution, image, weight, result;
+};
+const Direction& direction_of(ConvKind kind) {
+  static const Direction directions[] = {
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
+  return directions[static_cast<int>(kind)];
+}
+
+/// Builds the graph of one key. The descriptors it is made of must outlive it, so they are kept with the plan.
+class GraphBuilder {
+ public:
+  GraphBuilder(cudnnHandle_t handle, const ConvKey& key)
+      : handle_(handle),
+        key_(key),
+        type_(data_type(key.dtype)),
+        compute_(key.dtype == DType::float64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT) {}
+
+  Descriptor build() {
+    const bool fused = key_.bias || key_.activation != Activation::none;
+    const Descriptor& image = keep(tensor(kImage, key_.image, type_, key_.alignment));
+    const Descriptor& weight = keep(tensor(kWeight, key_.weight, type_, key_.alignment));
+    const Descriptor& result = keep(tensor(kResult, key_.result, type_, key_.alignment));
+    const Descriptor* last = fused ? &keep(tensor(kConvolved, key_.result, compute_, 16, true)) : &result;
+    add_convolution(image, weight, *last);
+    if (key_.bias) {
+      const std::int64_t channels[4] = {1, 1, 1, key_.result[3]};
+      const Descriptor& bias = keep(tensor(kBias, channels, type_, key_.alignment));
+      const bool ends = key_.activation == Activation::none;
+      const Descriptor& sum = ends ? result : keep(tensor(kBiased, key_.result, compute_, 16, true));
+      add_pointwise(CUDNN_POINTWISE_ADD, *last, &bias, sum);
+      last = &sum;
+    }
+    if (key_.activation == Activation::relu) add_pointwise(CUDNN_POINTWISE_RELU_FWD, *last, nullptr, result);
+    Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_)
+        .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(operations_.size()),
+             operations_.data())
+        .finalize();
+    return graph;
+  }
+  std::vector<std::unique_ptr<Descriptor>> take_parts() { return std::move(parts_); }
+
+ private:
+  const Descriptor& keep(Descriptor&& descriptor) { return *parts_.emplace_back(std::make_unique<Descriptor>(std::move(descriptor))); }
+
+  void add_convolution(const Descriptor& image, const Descriptor& weight, const Descriptor& result) {
+    const Descriptor& settings = keep(convolution(key_, compute_));
+    const Direction& names = direction_of(key_.kind);
+    Descriptor operation(names.type);
+    operation.set(names.convolution, settings).set(names.image, image).set(names.weight, weight).set(names.result, result);
+    const float one = 1, zero = 0;
+    const double one64 = 1, zero64 = 0;
+    if (compute_ == CUDNN_DATA_DOUBLE) operation.set(names.alpha, CUDNN_TYPE_DOUBLE, one64).set(names.beta, CUDNN_TYPE_DOUBLE, zero64);
+    else operation.set(names.alpha, CUDNN_TYPE_FLOAT, one).set(names.beta, CUDNN_TYPE_FLOAT, zero);
+    operation.finalize();
+    operations_.push_back(keep(std::move(operation)).raw());
+  }
+
+  void add_pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y) {
+    Descriptor settings(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    settings.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode)
+        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, compute_)
+        .finalize();
+    const Descriptor& kept = keep(std::move(settings));
+    Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kept).set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y).finalize();
+    operations_.push_back(keep(std::move(operation)).raw());
+  }
+
+  cudnnHandle_t handle_;
+  const ConvKey& key_;
+  cudnnDataType_t type_, compute_;
+  std::vector<std::unique_ptr<Descriptor>> parts_;
+  std::vector<cudnnBackendDescriptor_t> operations_;
+};
+
+void execute(cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& conv, const View& bias, void* workspace) {
+  const std::int64_t ids[4] = {kImage, kWeight, kResult, kBias}, count = bias.present ? 4 : 3;
+  void* const data[4] = {conv.image.data, conv.weight.data, conv.result.data, bias.data};
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data)
+      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
+      .finalize();
+  const cudnnStatus_t status = cudnn().execute(handle, plan.plan->raw(), pack.raw());
+  if (status != CUDNN_STATUS_SUCCESS) throw CudnnRefusal{status};
+}
+
+/// Milliseconds of the best of three runs; negative when the plan fails.
+float measure_plan(const Context& context, cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& conv, const View& bias) {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(context.op, "measuring", cudaEventCreate(&begin));
+  check(context.op, "measuring", cudaEventCreate(&end));
+  float best = -1;
+  try {
+    const Workspace workspace(context, plan.workspace);
+    for (int run = 0; run < 4; ++run) {  // the first one warms up
+      check(context.op, "measuring", cudaEventRecord(begin, stream_of(context)));
+      execute(handle, plan, conv, bias, workspace.data());
+      check(context.op, "measuring", cudaEventRecord(end, stream_of(context)));
+      check(context.op, "measuring", cudaEventSynchronize(end));
+      float time = 0;
+      check(context.op, "measuring", cudaEventElapsedTime(&time, begin, end));
+      if (run > 0 && (best < 0 || time < best)) best = time;
+    }
+  } catch (const CudnnRefusal&) {
+  } catch (const OutOfMemoryError&) {}
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return best;
+}
+
+CudnnPlan make_plan(const Context& context, cudnnHandle_t handle, const ConvKey& key, const Convolution& conv, const View& bias) {
+  GraphBuilder builder(handle, key);
+  const bool float32 = key.dtype == DType::float32;
+  const PlanRules rules{.no_tensor_cores = float32 && !key.tf32,
+                        .no_down_conversion = float32,
+                        .deterministic = key.deterministic,
+                        .workspace_limit = kWorkspaceLimit};
+  std::function<float(const CudnnPlan&)> measure;
+  if (key.measured) measure = [&](const CudnnPlan& plan) { return measure_plan(context, handle, plan, conv, bias); };
+  CudnnPlan plan = find_plan(handle, builder.build(), rules, measure);
+  for (auto& part : builder.take_parts()) plan.parts.push_back(std::move(*part));
+  return plan;
+}
+
+/// The cached plan; one without `plan` when cuDNN has none.
+const CudnnPlan& plan_for(const Context& context, cudnnHandle_t handle, const ConvKey& key, const Convolution& conv, const View& bias) {
+  auto entry = plan_cache().find(key);
+  if (entry != plan_cache().end()) return entry->second;
+  CudnnPlan plan;
+  try {
+    plan = make_plan(context, handle, key, conv, bias);
+  } catch (const CudnnRefusal& refusal) {
+    const cudnnStatus_t status = refusal.status;
+    if (status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH || status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED)
+      cudnn().give_up(cudnn().status_text(status));
+  }
+  return plan_cache().emplace(key, std::move(plan)).first->second;
+}
+
+}  // namespace
+
+bool cudnn_convolution(const Context& context, const Convolution& conv, const View& bias, Activation activation) {
+  Cudnn& library = cudnn();
+  const std::lock_guard lock(library.mutex);
+  if (conv.image.numel() == 0 || conv.result.numel() == 0) return false;  // an empty batch
+  cudnnHandle_t handle = library.handle(context);
+  if (!handle) return false;
+  const ConvKey key = key_of(context, conv, bias, activation);
+  const CudnnPlan& plan = plan_for(context, handle, key, conv, bias);
+  if (!plan.plan) return false;
+  const Workspace workspace(context, plan.workspace);
+  try {
+    execute(handle, plan, conv, bias, workspace.data());
+  } catch (const CudnnRefusal& refusal) {
+    throw BackendError(context.op, detail::concat("cuDNN (built for ", CUDNN_MAJOR, ".", CUDNN_MINOR, ", loaded ", library.version(),
+                                                  " from ", library.library.path(), ") failed: ", library.status_text(refusal.status)));
+  }
+  check_launch(context);
+  return true;
+}
+
+#else
+
+bool cudnn_convolution(const Context&, const Convolution&, const View&, Activation) { return false; }
+
+#endif
+
+}  // namespace tensorlite::cuda
