@@ -101,7 +101,7 @@ void discover_gpus(State& s) {
     try {
       Physical physical = make_physical(DeviceType::gpu, static_cast<int>(s.gpus.size()), ordinal, *s.gpu_backend);
       if (physical.properties.usable) s.gpus.push_back(std::move(physical));
-      else skip_gpu(s, ordinal, concat(physical.properties.name, ": ", physical.properties.reason));
+      else skip_gpu(s, ordinal, concat("This GPU is not used: ", physical.properties.name, ", ", physical.properties.reason, "."));
     } catch (const std::exception& error) { skip_gpu(s, ordinal, error.what()); }
   }
 }

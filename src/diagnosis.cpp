@@ -65,8 +65,8 @@ std::vector<Finding> collect_findings(State& s) {
                         .built_for = "",
                         .found = gpu.id.name,
                         .path = "",
-                        .problem = concat(gpu.id.name, " is hidden by config::set_visible_devices"),
-                        .remedy = "add it to the list"});
+                        .problem = concat(gpu.id.name, " is hidden by config::set_visible_devices."),
+                        .remedy = "Add it to the list."});
   }
   return findings;
 }

@@ -45,31 +45,31 @@ const Backend* load(const std::string& path, Finding& finding) {
   const bool by_path = path.find('/') != std::string::npos || path.find('\\') != std::string::npos;
   std::error_code ignored;
   if (by_path && !fs::exists(path, ignored)) {
-    finding = failure(path, "there is no such file", "");
+    finding = failure(path, "There is no such file.", "");
     return nullptr;
   }
   std::string error;
   void* library = platform::open_library(path, error);
   if (!library) {
-    finding =
-        failure(path, "it does not load: " + error, by_path ? "install what the message names, or put its folder on the library path" : "");
+    finding = failure(path, detail::concat("It does not load: ", error, "."),
+                      by_path ? "Install what the message names, or put its folder on the library path." : "");
     return nullptr;
   }
   const auto entry = reinterpret_cast<BackendEntry>(platform::find_symbol(library, kBackendEntry));
   if (!entry) {
     finding =
-        failure(path, detail::concat("it has no function ", kBackendEntry, ", so it is not a tensorlite plug-in"), "name another file");
+        failure(path, detail::concat("It has no function ", kBackendEntry, ", so it is not a tensorlite plug-in."), "Name another file.");
     return nullptr;
   }
   const char* why = nullptr;
   const Backend* backend = entry(&why);
   if (!backend) {
-    finding = failure(path, why ? why : "it cannot serve and does not say why", "");
+    finding = failure(path, why ? detail::concat("It cannot serve: ", why, ".") : "It cannot serve and does not say why.", "");
     return nullptr;
   }
   if (backend->abi_hash != kAbiHash) {
-    finding = failure(path, "it was built for another tensorlite than this " TENSORLITE_VERSION,
-                      "install the plug-in and the library of one build");
+    finding = failure(path, "It was built for another tensorlite than this " TENSORLITE_VERSION ".",
+                      "Install the plug-in and the library of one build.");
     return nullptr;
   }
   finding = {
@@ -85,7 +85,7 @@ const Backend* load_gpu_backend(std::vector<Finding>& findings) {
     Finding finding;
     try {
       backend = load(path, finding);
-    } catch (const std::exception& error) { finding = failure(path, detail::concat("its entry threw: ", error.what()), ""); }
+    } catch (const std::exception& error) { finding = failure(path, detail::concat("Its entry threw: ", error.what(), "."), ""); }
     findings.push_back(std::move(finding));
     if (backend) return backend;
   }

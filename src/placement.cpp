@@ -91,7 +91,7 @@ void throw_absent(std::string_view op, const std::string& wanted) {
     for (const Finding& finding : config::diagnose_gpus()) {
       if (finding.ok) continue;
       text += detail::concat("\n  ", finding.layer, finding.path.empty() ? "" : " " + finding.path, ": ", finding.problem);
-      if (!finding.remedy.empty()) text += detail::concat("; ", finding.remedy);
+      if (!finding.remedy.empty()) text += detail::concat(" ", finding.remedy);
     }
   }
   throw DeviceUnavailableError(op, text);

@@ -40,7 +40,7 @@ TEST_CASE("without a plug-in there is a CPU and no GPU") {
   CHECK(tl::zeros({2}).device() == tl::cpu_device());
   const std::string text = error_text<tl::DeviceUnavailableError>([] { require_gpu(); });
   CHECK(contains(text, "require_gpu: GPU:0 is not present; present: CPU:0"));
-  CHECK(contains(text, "/nowhere/libtensorlite_cuda.so: there is no such file"));
+  CHECK(contains(text, "/nowhere/libtensorlite_cuda.so: There is no such file."));
 }
 
 TEST_CASE("logical devices initialize") {

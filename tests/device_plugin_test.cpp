@@ -91,39 +91,39 @@ TEST_CASE("two slices share one context and the kernels run on the physical devi
 
 TEST_CASE("a path that leads nowhere") {
   if (own_process({{"TENSORLITE_CUDA_PLUGIN", "/nowhere/plugin.so"}})) return;
-  check_cpu_only("plug-in /nowhere/plugin.so: there is no such file");
+  check_cpu_only("plug-in /nowhere/plugin.so: There is no such file.");
   CHECK(problem("plug-in").path == "/nowhere/plugin.so");
 }
 
 TEST_CASE("a file that is no library") {
   if (own_process({{"TENSORLITE_CUDA_PLUGIN", "/etc/passwd"}})) return;
-  check_cpu_only("plug-in /etc/passwd: it does not load: ");
+  check_cpu_only("plug-in /etc/passwd: It does not load: ");
 }
 
 TEST_CASE("a library that is no plug-in") {
   if (own_process({{"TENSORLITE_CUDA_PLUGIN", "libm.so.6"}})) return;
-  check_cpu_only("libm.so.6: it has no function tensorlite_backend, so it is not a tensorlite plug-in");
+  check_cpu_only("libm.so.6: It has no function tensorlite_backend, so it is not a tensorlite plug-in");
 }
 
 TEST_CASE("a plug-in of another build is refused with a sentence") {
   if (own_process(faulty("wrong_abi"))) return;
-  check_cpu_only("it was built for another tensorlite than this " TENSORLITE_VERSION "; install the plug-in and the library of one build");
+  check_cpu_only("It was built for another tensorlite than this " TENSORLITE_VERSION ". Install the plug-in and the library of one build.");
 }
 
 TEST_CASE("a plug-in whose libraries are missing") {
   if (own_process(faulty("missing_library"))) return;
-  check_cpu_only("libcublasLt.so.13: cannot open shared object file");
+  check_cpu_only("It cannot serve: libcublasLt.so.13: cannot open shared object file");
 }
 
 TEST_CASE("no driver") {
   if (own_process(faulty("no_driver"))) return;
-  check_cpu_only("driver: no NVIDIA driver is loaded; install the driver");
+  check_cpu_only("driver: No NVIDIA driver is loaded. Install the driver.");
   CHECK(problem("driver").found == "none");
 }
 
 TEST_CASE("a driver that is too old") {
   if (own_process(faulty("old_driver"))) return;
-  check_cpu_only("driver: the driver supports CUDA 11.4, the runtime is 13.0; update the driver");
+  check_cpu_only("driver: The driver serves CUDA 11.4, the runtime is 13.0. Update the driver.");
 }
 
 TEST_CASE("a GPU that no kernel is compiled for is skipped and named") {
@@ -134,12 +134,13 @@ TEST_CASE("a GPU that no kernel is compiled for is skipped and named") {
   CHECK(plug_in<SimulatedContextsFunction>(kSimulatedContexts)(1) == 1);
   const std::string text = error_text<tl::DeviceUnavailableError>([] { tl::DeviceScope scope("GPU:1"); });
   CHECK(contains(text, "GPU:1 is not present; present: CPU:0, GPU:0"));
-  CHECK(contains(text, "GPU 0: Simulated GPU: compute capability 3.5 is not among the compiled ones: 8.0, 9.0, 10.0"));
+  CHECK(
+      contains(text, "GPU 0: This GPU is not used: Simulated GPU, compute capability 3.5 is not among the compiled ones: 8.0, 9.0, 10.0"));
 }
 
 TEST_CASE("the only GPU has a foreign compute capability") {
   if (own_process(faulty("old_gpu=0", "1x256"))) return;
-  check_cpu_only("Simulated GPU: compute capability 3.5 is not among the compiled ones: 8.0, 9.0, 10.0");
+  check_cpu_only("Simulated GPU, compute capability 3.5 is not among the compiled ones: 8.0, 9.0, 10.0");
 }
 
 TEST_CASE("a cuDNN part of another version fails convolutions alone") {

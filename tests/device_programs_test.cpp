@@ -37,11 +37,12 @@ TEST_CASE("the doctor on a machine that is well") {
 
 TEST_CASE("the doctor's verdict and exit code for each fault") {
   const std::pair<const char*, const char*> cases[] = {
-      {"old_driver", "- driver: the driver supports CUDA 11.4, the runtime is 13.0; update the driver.\n"},
+      {"old_driver", "- driver: The driver serves CUDA 11.4, the runtime is 13.0. Update the driver.\n"},
       {"old_gpu=0",
-       "- GPU 0: Simulated GPU: compute capability 3.5 is not among the compiled ones: 8.0, 9.0, 10.0; build the plug-in for this GPU's "
+       "- GPU 0: This GPU is not used: Simulated GPU, compute capability 3.5 is not among the compiled ones: 8.0, 9.0, 10.0. Build the "
+       "plug-in for this GPU's "
        "capability.\n"},
-      {"cudnn_mismatch", "- cuDNN graph (libcudnn_graph.so.9): it is of another version than cuDNN; install the parts of one version.\n"},
+      {"cudnn_mismatch", "- cuDNN graph (libcudnn_graph.so.9): It is of another version than cuDNN. Install the parts of one version.\n"},
   };
   for (const auto& [fault, sentence] : cases) {
     const ChildResult result = run_program(TENSORLITE_DOCTOR, faulty(fault));
@@ -71,14 +72,14 @@ TEST_CASE("the doctor's JSON says the same") {
 TEST_CASE("the doctor without a plug-in shows where it was looked for") {
   const ChildResult result = run_program(TENSORLITE_DOCTOR, without_gpu());
   INFO(result.output);
-  CHECK(contains(result.output, "plug-in        there is no such file, /nowhere/libtensorlite_cuda.so"));
+  CHECK(contains(result.output, "plug-in        There is no such file. /nowhere/libtensorlite_cuda.so"));
   if (contains(result.output, "found no NVIDIA GPU")) {
     CHECK(result.status == 0);
     CHECK(contains(result.output, "No NVIDIA GPU is present: everything runs on the CPU.\n"));
   } else {
     CHECK(result.status == 1);
-    CHECK(
-        contains(result.output, "A GPU is present but cannot be used:\n- plug-in (/nowhere/libtensorlite_cuda.so): there is no such file"));
+    CHECK(contains(result.output,
+                   "A GPU is present but cannot be used:\n- plug-in (/nowhere/libtensorlite_cuda.so): There is no such file."));
   }
 }
 #endif

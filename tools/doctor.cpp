@@ -55,7 +55,7 @@ void judge(Report& report) {
     // A GPU that is skipped beside a usable one takes nothing away from the program.
     if (!is_gpu(finding) || report.gpus.empty()) report.exit_code = 1;
     report.verdict.push_back(finding.layer + (finding.path.empty() ? "" : " (" + finding.path + ")") + ": " + finding.problem +
-                             (finding.remedy.empty() ? "." : "; " + finding.remedy + "."));
+                             (finding.remedy.empty() ? "" : " " + finding.remedy));
   }
   if (report.gpus.empty()) report.exit_code = 1;
   const std::string first = report.gpus.empty() ? "" : value_of(report.gpus[0].second, "device_name");
@@ -86,9 +86,12 @@ void line(const std::string& label, const std::string& text) { std::printf("%-14
 
 std::string text_of(const tl::Finding& finding) {
   std::string text = finding.ok ? "ok" : finding.problem;
-  if (!finding.found.empty()) text += ", found " + finding.found;
-  if (!finding.built_for.empty()) text += ", built for " + finding.built_for;
-  if (!finding.path.empty()) text += ", " + finding.path;
+  const auto add = [&](const char* label, const std::string& value) {
+    if (!value.empty()) text += std::string(text.ends_with('.') ? " " : ", ") + label + value;
+  };
+  add("found ", finding.found);
+  add("built for ", finding.built_for);
+  add("", finding.path);
   return text;
 }
 

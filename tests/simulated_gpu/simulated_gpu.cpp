@@ -285,16 +285,16 @@ void diagnose(std::vector<Finding>& out) {
               .built_for = "13.0",
               .found = "none",
               .path = "",
-              .problem = "no NVIDIA driver is loaded",
-              .remedy = "install the driver"};
+              .problem = "No NVIDIA driver is loaded.",
+              .remedy = "Install the driver."};
   if (s.has("old_driver"))
     driver = {.layer = "driver",
               .ok = false,
               .built_for = "13.0",
               .found = "11.4",
               .path = "",
-              .problem = "the driver supports CUDA 11.4, the runtime is 13.0",
-              .remedy = "update the driver"};
+              .problem = "The driver serves CUDA 11.4, the runtime is 13.0.",
+              .remedy = "Update the driver."};
   out.push_back(driver);
   if (s.has("cudnn_mismatch"))
     out.push_back({.layer = "cuDNN graph",
@@ -302,8 +302,8 @@ void diagnose(std::vector<Finding>& out) {
                    .built_for = "9.10.2",
                    .found = "9.1.0",
                    .path = "libcudnn_graph.so.9",
-                   .problem = "it is of another version than cuDNN",
-                   .remedy = "install the parts of one version"});
+                   .problem = "It is of another version than cuDNN.",
+                   .remedy = "Install the parts of one version."});
   for (int i = 0; i < device_count(); ++i) {
     DeviceProperties p;
     properties(i, p);
@@ -312,8 +312,8 @@ void diagnose(std::vector<Finding>& out) {
                    .built_for = "8.0, 9.0, 10.0",
                    .found = concat(p.compute_major, ".", p.compute_minor),
                    .path = "",
-                   .problem = p.usable ? "" : concat(p.name, ": ", p.reason),
-                   .remedy = p.usable ? "" : "build the plug-in for this GPU's capability"});
+                   .problem = p.usable ? "" : concat("This GPU is not used: ", p.name, ", ", p.reason, "."),
+                   .remedy = p.usable ? "" : "Build the plug-in for this GPU's capability."});
   }
 }
 
