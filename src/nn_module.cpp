@@ -203,7 +203,7 @@ void Module::to(Device device) const {
   detail::require_device("to", device);
   convert_all(shared(), [device](const Tensor& t) { return t.to(device); });
 }
-void Module::to(std::string_view device) const { to(detail::resolve_device("to", device)); }
+void Module::to(std::string_view device) const { to(detail::device_named("to", device)); }
 
 void Module::to(DType dtype) const {
   TL_CHECK(is_floating(dtype), DTypeError, "to", "the parameters of a module are floating, not ", dtype);

@@ -14,7 +14,7 @@ struct Row {
 /// 1199882 as "1,199,882".
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
-  for (auto at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
+  for (auto at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
   return digits;
 }
 
