@@ -149,6 +149,7 @@ void initialize(const char* kind, const char* by) {
   add_slots(s, s.gpus, s.gpu_backend);
   s.initialized_by = *by ? concat(kind, " ", by) : kind;
   s.initialized.store(true, std::memory_order_release);
+  log(LogLevel::info, concat("devices: ", present_devices(), ", initialized by ", s.initialized_by));
 }
 
 }  // namespace runtime
@@ -271,8 +272,11 @@ void set_logical_device_configuration(const PhysicalDevice& device, const std::v
   State& s = state();
   std::lock_guard guard(s.mutex);
   Physical& physical = find_physical(s, call, device);
-  TL_CHECK(slices.size() <= kMaxLogical, ValueError, call, slices.size(), " slices of ", device.name, "; at most ", kMaxLogical,
-           " are possible");
+  std::size_t count = slices.size();
+  for (const Physical* other : physicals(s, filter_of(device.device_type)))
+    if (other != &physical) count += std::max<std::size_t>(other->slices.size(), 1);
+  TL_CHECK(count <= kMaxLogical, ValueError, call, slices.size(), " slices of ", device.name, " make ", count, " logical devices of type ",
+           device.device_type, "; at most ", kMaxLogical, " are possible");
   const std::int64_t total = physical.properties.total_memory >> 20;
   std::int64_t sum = 0;
   for (const LogicalDeviceConfiguration& slice : slices) {
@@ -330,13 +334,13 @@ MemoryInfo get_memory_info(std::string_view device) {
 }
 
 void reset_memory_stats(std::string_view device) {
-  constexpr const char* call = "reset_memory_stats";
-  open_slot(call, slot_named(call, device).device).pool->reset_stats();
+  const Slot& slot = slot_named("reset_memory_stats", device);
+  if (slot.open.load(std::memory_order_acquire)) slot.pool->reset_stats();
 }
 
 std::int64_t trim(std::string_view device) {
-  constexpr const char* call = "trim";
-  const Slot& slot = open_slot(call, slot_named(call, device).device);
+  const Slot& slot = slot_named("trim", device);
+  if (!slot.open.load(std::memory_order_acquire)) return 0;
   if (slot.backend->synchronize) slot.backend->synchronize(slot.physical);
   return static_cast<std::int64_t>(slot.pool->trim());
 }

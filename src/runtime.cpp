@@ -201,6 +201,8 @@ Slot& open_slot(const char* op, Device device) {
     s.opened_gpus.push_back(slot->physical);
   }
   slot->pool = make_pool(*slot);
+  log(LogLevel::info, detail::concat(device, " is opened: limit ", detail::format_bytes(slot->pool->stats().limit),
+                                     slot->growth ? ", its memory grows as needed" : ", taken at first use"));
   slot->open.store(true, std::memory_order_release);
   return *slot;
 }

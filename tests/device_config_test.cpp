@@ -204,7 +204,8 @@ TEST_CASE("slices that cannot be are refused at the call") {
                  "the limits [200 MiB, 57 MiB] together exceed the 256 MiB of /physical_device:GPU:0"));
   CHECK(contains(text(gpu(0), {{.memory_limit = std::numeric_limits<std::int64_t>::max()}, {.memory_limit = 1}}), "together exceed"));
   CHECK(contains(text(kCpu, {{.memory_limit = std::int64_t{1} << 40}}), "together exceed"));
-  CHECK(contains(text(kCpu, std::vector<tl::LogicalDeviceConfiguration>(65)), "65 slices of /physical_device:CPU:0; at most 64"));
+  CHECK(contains(text(kCpu, std::vector<tl::LogicalDeviceConfiguration>(65)),
+                 "65 slices of /physical_device:CPU:0 make 65 logical devices of type CPU; at most 64"));
   CHECK(contains(text(gpu(1), {{.memory_limit = 1}}), "is not a device of this machine"));
   CHECK_THROWS_AS(get_logical_device_configuration(gpu(1)), tl::ValueError);
   set_logical_device_configuration(gpu(0), {{.memory_limit = 200}, {.memory_limit = 56}});

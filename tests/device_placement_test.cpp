@@ -329,7 +329,7 @@ TEST_CASE("eight threads with nested scopes and exceptions each see their own de
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&, t] {
-      for (int i = 0; i < 2500; ++i) {
+      for (int i = 0; i < 3334; ++i) {
         const tl::Device outer = device_of(t), inner = device_of(t + i);
         DeviceScope scope(outer);
         const tl::Tensor x = tl::ones({4});
@@ -348,5 +348,5 @@ TEST_CASE("eight threads with nested scopes and exceptions each see their own de
   CHECK(wrong == 0);
   std::int64_t counted = 0;
   for (const auto& [device, count] : tl::debugging::placement_stats().ops_per_device) counted += count;
-  CHECK(counted == 8 * 2500 * 3);
+  CHECK(counted == 8 * 3334 * 3);
 }
