@@ -74,19 +74,41 @@ void run_range(const std::array<Side, N>& sides, BlockFunction f, const void* pa
   }
 }
 
-/// Whether every view is dense and seen by the function as it is: no loop is needed, and small ops are quicker without.
+/// One element for all indices.
+bool is_constant(const View& view) {
+  for (int axis = 0; axis < view.dim(); ++axis)
+    if (view.sizes[axis] != 1 && view.strides[axis] != 0) return false;
+  return true;
+}
+
+/// Whether every view is seen by the function as it is, and is dense or, an input, a single element: no loop is needed, and small ops are
+/// quicker without.
 template <std::size_t N> bool all_plain(const Operand (&operands)[N]) {
-  for (const Operand& o : operands)
-    if (o.view.present && (o.view.dtype != o.block || !o.view.is_contiguous())) return false;
+  for (std::size_t v = 0; v < N; ++v) {
+    const auto& [view, block] = operands[v];
+    if (view.present && (view.dtype != block || !(view.is_contiguous() || (v > 0 && is_constant(view))))) return false;
+  }
   return true;
 }
 
 template <std::size_t N> void run_plain(BlockFunction f, const void* parameters, std::int64_t grain, const Operand (&operands)[N]) {
   parallel_for(operands[0].view.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-    const auto at = [&](std::size_t v) { return operands[v].view.template ptr<char>() + begin * size_of(operands[v].block); };
-    const void* in[N - 1];
-    for (std::size_t v = 1; v < N; ++v) in[v - 1] = operands[v].view.present ? at(v) : nullptr;
-    f(at(0), in, end - begin, parameters);
+    std::array<Buffer, N> buffers;
+    const char* constants[N] = {};
+    std::int64_t step = end - begin;
+    for (std::size_t v = 1; v < N; ++v) {
+      const View& view = operands[v].view;
+      if (!view.present || view.is_contiguous()) continue;
+      step = std::min(step, kBlock);
+      raw_mover(view.dtype)(buffers[v].bytes, 1, view.data, 0, step);
+      constants[v] = buffers[v].bytes;
+    }
+    for (std::int64_t i = begin; i < end; i += step) {
+      const auto at = [&](std::size_t v) { return operands[v].view.template ptr<char>() + i * size_of(operands[v].block); };
+      const void* in[N - 1];
+      for (std::size_t v = 1; v < N; ++v) in[v - 1] = constants[v] ? constants[v] : operands[v].view.present ? at(v) : nullptr;
+      f(at(0), in, std::min(step, end - i), parameters);
+    }
   });
 }
 

@@ -38,33 +38,34 @@ void move_converted(void* to_, std::int64_t to_stride, const void* from_, std::i
 }
 
 #if defined(__F16C__)
-// The tail goes through the same instructions as the rest: a NaN's payload must not depend on where a chunk ends.
-template <>
-void move_converted<float, float16>(void* to_, std::int64_t to_stride, const void* from_, std::int64_t from_stride, std::int64_t count) {
-  float* to = static_cast<float*>(to_);
-  const float16* from = static_cast<const float16*>(from_);
-  for (std::int64_t i = 0; i < count; i += 8) {
+inline void eight_to_float(float* to, const float16* from) {
+  _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+}
+inline void eight_to_half(float16* to, const float* from) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
+}
+
+/// Eight at a time. The tail goes through the same instruction as the rest: a NaN's payload must not depend on where a chunk ends.
+template <class To, class From, void (*kConvert)(To*, const From*)>
+void move_by_eight(void* to_, std::int64_t to_stride, const void* from_, std::int64_t from_stride, std::int64_t count) {
+  To* to = static_cast<To*>(to_);
+  const From* from = static_cast<const From*>(from_);
+  std::int64_t i = 0;
+  if (to_stride == 1 && from_stride == 1)
+    for (; i + 8 <= count; i += 8) kConvert(to + i, from + i);
+  for (; i < count; i += 8) {
     const std::int64_t n = std::min<std::int64_t>(8, count - i);
-    alignas(16) float16 in[8];
-    alignas(32) float out[8];
+    From in[8] = {};
+    To out[8];
     for (std::int64_t k = 0; k < n; ++k) in[k] = from[(i + k) * from_stride];
-    _mm256_store_ps(out, _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(in))));
+    kConvert(out, in);
     for (std::int64_t k = 0; k < n; ++k) to[(i + k) * to_stride] = out[k];
   }
 }
-template <>
-void move_converted<float16, float>(void* to_, std::int64_t to_stride, const void* from_, std::int64_t from_stride, std::int64_t count) {
-  float16* to = static_cast<float16*>(to_);
-  const float* from = static_cast<const float*>(from_);
-  for (std::int64_t i = 0; i < count; i += 8) {
-    const std::int64_t n = std::min<std::int64_t>(8, count - i);
-    alignas(32) float in[8];
-    alignas(16) float16 out[8];
-    for (std::int64_t k = 0; k < n; ++k) in[k] = from[(i + k) * from_stride];
-    _mm_store_si128(reinterpret_cast<__m128i*>(out), _mm256_cvtps_ph(_mm256_load_ps(in), _MM_FROUND_TO_NEAREST_INT));
-    for (std::int64_t k = 0; k < n; ++k) to[(i + k) * to_stride] = out[k];
-  }
-}
+constexpr Mover kHalfToFloat = &move_by_eight<float, float16, &eight_to_float>,
+                kFloatToHalf = &move_by_eight<float16, float, &eight_to_half>;
+#else
+constexpr Mover kHalfToFloat = &move_converted<float, float16>, kFloatToHalf = &move_converted<float16, float>;
 #endif
 
 }  // namespace
@@ -75,9 +76,9 @@ Mover raw_mover(DType dtype) {
 
 Mover mover(DType from, DType to) {
   if (from == to || (from == kBool && to == kUInt8)) return raw_mover(to);
-  if (from == kFloat16 && to == kFloat32) return &move_converted<float, float16>;
+  if (from == kFloat16 && to == kFloat32) return kHalfToFloat;
   if (from == kBFloat16 && to == kFloat32) return &move_converted<float, bfloat16>;
-  if (from == kFloat32 && to == kFloat16) return &move_converted<float16, float>;
+  if (from == kFloat32 && to == kFloat16) return kFloatToHalf;
   if (from == kFloat32 && to == kBFloat16) return &move_converted<bfloat16, float>;
   if (from == kUInt8 && to == kBool) return &move_converted<bool, std::uint8_t>;
   throw DTypeError("elementwise", tensorlite::detail::concat("operands of ", from, " and ", to, " in one op; convert one with to()"));

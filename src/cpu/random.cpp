@@ -14,8 +14,9 @@ using tensorlite::detail::PhiloxWords;
 constexpr std::int64_t kGroups = 32;  // drawn at a time, side by side, which the compiler turns into vectors
 constexpr std::int64_t kBatchGrain = 64;
 
-/// The words of groups first to first + kGroups - 1.
-void draw(PhiloxKey key, std::uint64_t first, PhiloxWords (&out)[kGroups]) {
+/// The words of groups first to first + kGroups - 1, one after the other.
+using Words = std::uint32_t[kGroups * 4];
+void draw(PhiloxKey key, std::uint64_t first, Words& out) {
   std::uint32_t c0[kGroups], c1[kGroups], c2[kGroups], c3[kGroups];
   for (int g = 0; g < kGroups; ++g) {
     c0[g] = static_cast<std::uint32_t>(first + static_cast<std::uint64_t>(g));
@@ -28,14 +29,19 @@ void draw(PhiloxKey key, std::uint64_t first, PhiloxWords (&out)[kGroups]) {
     for (int g = 0; g < kGroups; ++g) tensorlite::detail::philox_round(c0[g], c1[g], c2[g], c3[g], k0, k1);
     tensorlite::detail::philox_bump(k0, k1);
   }
-  for (int g = 0; g < kGroups; ++g) out[g] = {{c0[g], c1[g], c2[g], c3[g]}};
+  for (int g = 0; g < kGroups; ++g) {
+    out[4 * g] = c0[g];
+    out[4 * g + 1] = c1[g];
+    out[4 * g + 2] = c2[g];
+    out[4 * g + 3] = c3[g];
+  }
 }
 
 /// f(words of a batch, index of its first element, its number of elements), in parallel; a group serves `per_group` elements.
 template <class F> void for_each_batch(PhiloxKey key, std::int64_t count, std::int64_t per_group, F f) {
   const std::int64_t per_batch = kGroups * per_group;
   parallel_for((count + per_batch - 1) / per_batch, kBatchGrain, [&](std::int64_t begin, std::int64_t end) {
-    PhiloxWords words[kGroups];
+    Words words;
     for (std::int64_t batch = begin; batch < end; ++batch) {
       draw(key, static_cast<std::uint64_t>(batch * kGroups), words);
       f(words, batch * per_batch, std::min(per_batch, count - batch * per_batch));
@@ -45,14 +51,25 @@ template <class F> void for_each_batch(PhiloxKey key, std::int64_t count, std::i
 
 template <class T> void fill_random(RandomKind kind, T* out, std::int64_t count, PhiloxKey key, double a, double b) {
   constexpr std::int64_t kPer = draws::kPerGroup<T>;
-  for_each_batch(key, count, kPer, [&](const PhiloxWords(&words)[kGroups], std::int64_t first, std::int64_t n) {
+  for_each_batch(key, count, kPer, [&](const Words& words, std::int64_t first, std::int64_t n) {
+    const auto group = [&](std::int64_t g) { return PhiloxWords{{words[4 * g], words[4 * g + 1], words[4 * g + 2], words[4 * g + 3]}}; };
     const std::int64_t whole = n / kPer;
-    for (std::int64_t g = 0; g < whole; ++g) draws::elements(kind, words[g], a, b, out + first + g * kPer);
+    for (std::int64_t g = 0; g < whole; ++g) draws::elements(kind, group(g), a, b, out + first + g * kPer);
     if (whole * kPer == n) return;
     T last[kPer];
-    draws::elements(kind, words[whole], a, b, last);
+    draws::elements(kind, group(whole), a, b, last);
     std::copy_n(last, n - whole * kPer, out + first + whole * kPer);
   });
+}
+
+/// out = dropped ? 0 : x * scale, without branches that half of the time go wrong.
+template <class T, class C>
+void keep_some(T* out, const T* x, const std::uint32_t* words, std::int64_t count, C scale, bool drops_some, std::uint32_t last_dropped) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const C kept = static_cast<C>(x[i]) * scale;
+    const bool dropped = drops_some & (words[i] <= last_dropped);
+    out[i] = T(dropped ? C(0) : kept);
+  }
 }
 
 }  // namespace
@@ -77,12 +94,8 @@ void dropout(const Context& context, const View& out, const View& in, double p, 
     const auto scale = static_cast<C>(draws::keep_scale(p));
     const T* x = in.ptr<T>();
     T* y = out.ptr<T>();
-    for_each_batch(key, out.numel(), 4, [&](const PhiloxWords(&words)[kGroups], std::int64_t first, std::int64_t n) {
-      const std::uint32_t* word = words[0].word;
-      for (std::int64_t i = 0; i < n; ++i) {
-        const bool dropped = drops_some & (word[i] <= last_dropped);
-        y[first + i] = dropped ? T(0) : T(static_cast<C>(x[first + i]) * scale);
-      }
+    for_each_batch(key, out.numel(), 4, [&](const Words& words, std::int64_t first, std::int64_t n) {
+      keep_some(y + first, x + first, words, n, scale, drops_some, last_dropped);
     });
   });
 }

@@ -7,7 +7,7 @@
 namespace tensorlite::cpu::TL_CPU_NS {
 namespace {
 
-constexpr std::int64_t kTile = 32, kSmallest = 4;
+constexpr std::int64_t kTile = 32;
 
 /// Two axes of one copy: `out` is dense along columns, `in` along rows.
 template <class T> struct Plane {
@@ -48,10 +48,10 @@ void move_tile(const Plane<T>& plane, std::int64_t row, std::int64_t row_end, st
   }
 }
 
-/// The axis along which `in` is dense, -1 when there is none or it is too short.
+/// The axis along which `in` is dense, -1 when there is none.
 int dense_axis_of_input(const Loop<2>& loop) {
   for (int axis = 0; axis < loop.sizes.size() - 1; ++axis)
-    if (loop.strides[1][axis] == 1 && loop.sizes[axis] >= kSmallest) return axis;
+    if (loop.strides[1][axis] == 1) return axis;
   return -1;
 }
 
@@ -59,7 +59,7 @@ int dense_axis_of_input(const Loop<2>& loop) {
 
 bool copy_transposed(const Loop<2>& loop, const View& out, const View& in) {
   const int last = loop.sizes.size() - 1, rows_axis = dense_axis_of_input(loop);
-  if (rows_axis < 0 || loop.inner_stride(0) != 1 || loop.inner_stride(1) == 1 || loop.sizes[last] < kSmallest) return false;
+  if (rows_axis < 0 || loop.inner_stride(0) != 1 || loop.inner_stride(1) == 1 || loop.inner_stride(1) == 0) return false;
   const std::int64_t rows = loop.sizes[rows_axis], columns = loop.sizes[last];
   const std::int64_t row_tiles = (rows + kTile - 1) / kTile, column_tiles = (columns + kTile - 1) / kTile, tiles = row_tiles * column_tiles;
 

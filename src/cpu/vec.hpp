@@ -13,6 +13,28 @@
 
 namespace tensorlite::cpu::TL_CPU_NS {
 
+#if defined(__AVX512F__)
+/// The result of a comparison, one bit per lane: AVX-512 has registers for that.
+template <class S> struct Mask {
+  unsigned bits;
+  friend Mask operator&(Mask a, Mask b) { return {a.bits & b.bits}; }
+  friend Mask operator|(Mask a, Mask b) { return {a.bits | b.bits}; }
+  friend Mask operator^(Mask a, Mask b) { return {a.bits ^ b.bits}; }
+  friend Mask operator!(Mask a) { return {~a.bits}; }
+};
+
+namespace vec_detail {
+using Eigen::internal::Packet16f, Eigen::internal::Packet8d;
+inline Mask<float> less(Packet16f a, Packet16f b) { return {_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ)}; }
+inline Mask<float> less_or_equal(Packet16f a, Packet16f b) { return {_mm512_cmp_ps_mask(a, b, _CMP_LE_OQ)}; }
+inline Mask<float> equal(Packet16f a, Packet16f b) { return {_mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ)}; }
+inline Mask<double> less(Packet8d a, Packet8d b) { return {_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ)}; }
+inline Mask<double> less_or_equal(Packet8d a, Packet8d b) { return {_mm512_cmp_pd_mask(a, b, _CMP_LE_OQ)}; }
+inline Mask<double> equal(Packet8d a, Packet8d b) { return {_mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ)}; }
+inline Packet16f choose(Mask<float> m, Packet16f a, Packet16f b) { return _mm512_mask_blend_ps(static_cast<__mmask16>(m.bits), b, a); }
+inline Packet8d choose(Mask<double> m, Packet8d a, Packet8d b) { return _mm512_mask_blend_pd(static_cast<__mmask8>(m.bits), b, a); }
+}  // namespace vec_detail
+#else
 /// The result of a comparison, all bits of a lane set or clear.
 template <class S> struct Mask {
   using Packet = typename Eigen::internal::packet_traits<S>::type;
@@ -22,6 +44,20 @@ template <class S> struct Mask {
   friend Mask operator^(Mask a, Mask b) { return {Eigen::internal::pxor(a.p, b.p)}; }
   friend Mask operator!(Mask a) { return {Eigen::internal::pxor(a.p, Eigen::internal::ptrue(a.p))}; }
 };
+
+namespace vec_detail {
+using PacketF = Mask<float>::Packet;
+using PacketD = Mask<double>::Packet;
+inline Mask<float> less(PacketF a, PacketF b) { return {Eigen::internal::pcmp_lt(a, b)}; }
+inline Mask<float> less_or_equal(PacketF a, PacketF b) { return {Eigen::internal::pcmp_le(a, b)}; }
+inline Mask<float> equal(PacketF a, PacketF b) { return {Eigen::internal::pcmp_eq(a, b)}; }
+inline Mask<double> less(PacketD a, PacketD b) { return {Eigen::internal::pcmp_lt(a, b)}; }
+inline Mask<double> less_or_equal(PacketD a, PacketD b) { return {Eigen::internal::pcmp_le(a, b)}; }
+inline Mask<double> equal(PacketD a, PacketD b) { return {Eigen::internal::pcmp_eq(a, b)}; }
+inline PacketF choose(Mask<float> m, PacketF a, PacketF b) { return Eigen::internal::pselect(m.p, a, b); }
+inline PacketD choose(Mask<double> m, PacketD a, PacketD b) { return Eigen::internal::pselect(m.p, a, b); }
+}  // namespace vec_detail
+#endif
 
 template <class S> struct Vec {
   using Scalar = S;
@@ -57,22 +93,22 @@ template <class S> struct Vec {
   Vec& operator-=(Vec b) { return *this = *this - b; }
   Vec& operator*=(Vec b) { return *this = *this * b; }
   Vec& operator/=(Vec b) { return *this = *this / b; }
-  friend Mask<S> operator<(Vec a, Vec b) { return {Eigen::internal::pcmp_lt(a.p, b.p)}; }
-  friend Mask<S> operator<=(Vec a, Vec b) { return {Eigen::internal::pcmp_le(a.p, b.p)}; }
-  friend Mask<S> operator>(Vec a, Vec b) { return {Eigen::internal::pcmp_lt(b.p, a.p)}; }
-  friend Mask<S> operator>=(Vec a, Vec b) { return {Eigen::internal::pcmp_le(b.p, a.p)}; }
-  friend Mask<S> operator==(Vec a, Vec b) { return {Eigen::internal::pcmp_eq(a.p, b.p)}; }
+  friend Mask<S> operator<(Vec a, Vec b) { return vec_detail::less(a.p, b.p); }
+  friend Mask<S> operator<=(Vec a, Vec b) { return vec_detail::less_or_equal(a.p, b.p); }
+  friend Mask<S> operator>(Vec a, Vec b) { return vec_detail::less(b.p, a.p); }
+  friend Mask<S> operator>=(Vec a, Vec b) { return vec_detail::less_or_equal(b.p, a.p); }
+  friend Mask<S> operator==(Vec a, Vec b) { return vec_detail::equal(a.p, b.p); }
   friend Mask<S> operator!=(Vec a, Vec b) { return !(a == b); }
 };
 
-template <class S> inline Vec<S> select(Mask<S> mask, Vec<S> a, Vec<S> b) { return Vec<S>(Eigen::internal::pselect(mask.p, a.p, b.p)); }
+template <class S> inline Vec<S> select(Mask<S> mask, Vec<S> a, Vec<S> b) { return Vec<S>(vec_detail::choose(mask, a.p, b.p)); }
 template <class S> inline Vec<S> sqrt(Vec<S> x) { return Vec<S>(Eigen::internal::psqrt(x.p)); }
 template <class S> inline Vec<S> abs(Vec<S> x) { return Vec<S>(Eigen::internal::pabs(x.p)); }
 /// a * b + c, rounded once where the instruction set can.
 template <class S> inline Vec<S> fma(Vec<S> a, Vec<S> b, Vec<S> c) { return Vec<S>(Eigen::internal::pmadd(a.p, b.p, c.p)); }
 /// The instruction's minimum and maximum: b when either is NaN.
-template <class S> inline Vec<S> fast_min(Vec<S> a, Vec<S> b) { return select(a < b, a, b); }
-template <class S> inline Vec<S> fast_max(Vec<S> a, Vec<S> b) { return select(b < a, a, b); }
+template <class S> inline Vec<S> fast_min(Vec<S> a, Vec<S> b) { return Vec<S>(Eigen::internal::pmin(b.p, a.p)); }
+template <class S> inline Vec<S> fast_max(Vec<S> a, Vec<S> b) { return Vec<S>(Eigen::internal::pmax(b.p, a.p)); }
 
 /// Sum, largest and smallest of the lanes, in a fixed order.
 template <class S> inline S sum(Vec<S> x) { return Eigen::internal::predux(x.p); }

@@ -3,6 +3,8 @@
 
 #include "vec.hpp"
 
+#include <limits>
+
 namespace tensorlite::cpu::TL_CPU_NS {
 
 namespace vec_detail {
@@ -40,14 +42,24 @@ inline Reduced reduce_by_ln2(VecF x) {
   return {n, fma(n, VecF(2.12194440e-4), fma(n, VecF(-0.693359375), x))};  // ln 2 in two parts, n times the first is exact
 }
 
+/// Sum of coefficients[i] * x^(n - 1 - i).
+template <int N> inline VecF polynomial(VecF x, const float (&coefficients)[N]) {
+  VecF p(coefficients[0]);
+  for (int i = 1; i < N; ++i) p = fma(p, x, VecF(coefficients[i]));
+  return p;
+}
+
+// The coefficients below are Chebyshev fits, good to a tenth of a unit in the last place of the whole function.
+
 /// (exp(r) - 1 - r) / r^2 on [-ln 2 / 2, ln 2 / 2].
 inline VecF exp_tail(VecF r) {
-  VecF p(1.9875691500e-4);
-  p = fma(p, r, VecF(1.3981999507e-3));
-  p = fma(p, r, VecF(8.3334519073e-3));
-  p = fma(p, r, VecF(4.1665795894e-2));
-  p = fma(p, r, VecF(1.6666665459e-1));
-  return fma(p, r, VecF(5.0000001201e-1));
+  return polynomial(r, {1.98909809e-4f, 1.39336410e-3f, 8.33331093e-3f, 4.16664650e-2f, 1.66666667e-1f, 5.00000001e-1f});
+}
+
+/// (log(1 + f) - f + f^2 / 2) / f^3 on [sqrt(1/2) - 1, sqrt(2) - 1].
+inline VecF log_tail(VecF f) {
+  return polynomial(f, {6.97161147e-2f, -1.14797338e-1f, 1.16854199e-1f, -1.24256873e-1f, 1.42490576e-1f, -1.66678023e-1f, 2.00007157e-1f,
+                        -2.49999970e-1f, 3.33333312e-1f});
 }
 
 }  // namespace vec_detail
@@ -79,13 +91,22 @@ inline VecF with_bits(VecF x, VecF bits) {
   return VecF(Eigen::internal::por(x.p, Eigen::internal::pand(bits.p, VecF(-0.0).p)));
 }  // |x|, sign of bits
 
-/// A subnormal x is scaled into the normal range, as Eigen's logarithms need; `shift` is the power of two taken out of it.
-struct Scaled {
-  VecF x, shift;
+/// x = (1 + f) 2^e with 1 + f in [sqrt(1/2), sqrt(2)), subnormal numbers included.
+struct LogParts {
+  VecF e, log_mantissa;
 };
-inline Scaled out_of_subnormal(VecF x) {
+inline LogParts log_parts(VecF x) {
+  using namespace Eigen::internal;
   const Mask<float> tiny = x < VecF(1.17549435e-38f);
-  return {select(tiny, x * VecF(8388608), x), select(tiny, VecF(-23), VecF(0))};
+  const IntPacket bits = preinterpret<IntPacket>(select(tiny, x * VecF(8388608), x).p);
+  const IntPacket e = parithmetic_shift_right<23>(psub(bits, pset1<IntPacket>(0x3f3504f3)));  // the exponent steps at sqrt(1/2)
+  const VecF f = VecF(preinterpret<VecF::Packet>(psub(bits, plogical_shift_left<23>(e)))) - VecF(1), square = f * f;
+  return {VecF(pcast<IntPacket, VecF::Packet>(e)) - select(tiny, VecF(23), VecF(0)), f + fma(square, VecF(-0.5), square * f * log_tail(f))};
+}
+/// A logarithm's values outside of the positive numbers.
+inline VecF log_corners(VecF x, VecF result) {
+  const VecF at_zero = select(x == VecF(0), VecF(-HUGE_VALF), VecF(std::numeric_limits<float>::quiet_NaN()));
+  return select(x > VecF(0), select(x == VecF(HUGE_VALF), x, result), at_zero);
 }
 
 /// exp(-factor * x^2), factor a power of two: the square's rounding error, which exp would amplify, is carried along.
@@ -98,30 +119,26 @@ inline VecF exp_minus_square(VecF x, float factor) {
 /// exp(x^2) erfc(x) for x >= 0: a Chebyshev fit of it times x + 2, in (x - 2) / (x + 2), good to 7e-9 up to 10.2.
 inline VecF erfcx(VecF x) {
   const VecF r = VecF(1) / (x + VecF(2)), t = (x - VecF(2)) * r;
-  VecF p(6.41553113012e-5);
-  for (const double c : {3.94252995156e-5, -5.87912558506e-4, -8.23400167437e-4, 3.06140561497e-3, 6.47245959116e-3, -2.15056233954e-2,
-                         -3.6441271003e-2, 2.79471765882e-1, -6.87160718133e-1, 1.02158270886})
-    p = fma(p, t, VecF(c));
-  return p * r;
+  return r * polynomial(t, {6.41553113e-5f, 3.94252995e-5f, -5.87912558e-4f, -8.23400167e-4f, 3.06140561e-3f, 6.47245959e-3f,
+                            -2.15056234e-2f, -3.64412710e-2f, 2.79471766e-1f, -6.87160718e-1f, 1.02158271f});
 }
 
 /// erf(x) / x on [-1, 1] from x^2, good to 1.3e-9.
 inline VecF erf_over_x(VecF square) {
-  VecF p(7.87587506269e-5);
-  for (const double c : {-8.01686428717e-4, 5.18908742343e-3, -2.68542120106e-2, 1.12835947152e-1, -3.76126266667e-1, 1.12837916585})
-    p = fma(p, square, VecF(c));
-  return p;
+  return polynomial(square,
+                    {7.87587506e-5f, -8.01686429e-4f, 5.18908742e-3f, -2.68542120e-2f, 1.12835947e-1f, -3.76126267e-1f, 1.12837917f});
 }
 
 }  // namespace vec_detail
 
 inline Vec<float> log(Vec<float> x) {
-  const auto [normal, shift] = vec_detail::out_of_subnormal(x);
-  return fma(shift, Vec<float>(0.69314718056), Vec<float>(Eigen::internal::plog(normal.p)));
+  const auto [e, log_mantissa] = vec_detail::log_parts(x);
+  const Vec<float> low = fma(e, Vec<float>(-2.12194440e-4), log_mantissa);  // ln 2 in two parts, e times the first is exact
+  return vec_detail::log_corners(x, fma(e, Vec<float>(0.693359375), low));
 }
 inline Vec<float> log2(Vec<float> x) {
-  const auto [normal, shift] = vec_detail::out_of_subnormal(x);
-  return Vec<float>(Eigen::internal::plog2(normal.p)) + shift;
+  const auto [e, log_mantissa] = vec_detail::log_parts(x);
+  return vec_detail::log_corners(x, fma(log_mantissa, Vec<float>(1.44269504088896341), e));
 }
 inline Vec<float> log1p(Vec<float> x) {
   using vec_detail::VecF;
