@@ -59,42 +59,85 @@ template <class T, class In> class ConvTask {
         bias_(bias),
         workspace_(context, sizeof(T) * static_cast<std::size_t>(p.h.extent(tiling.tile_h) * p.w.extent(tiling.tile_w) * p.channels)) {}
 
-  void run(std::int64_t image, std::int64_t group, std::int64_t tile) {
-    const std::int64_t y0 = tile / tiling_.columns * tiling_.tile_h, x0 = tile % tiling_.columns * tiling_.tile_w;
-    const std::int64_t rows = std::min(tiling_.tile_h, p_.h.outputs - y0), columns = std::min(tiling_.tile_w, p_.w.outputs - x0);
-    const In* source = p_.images.data + image * p_.images.height * p_.images.width * p_.images.pitch + group * p_.channels;
-    const Region<T> region = take_region(workspace_.template data<T>(), source, p_.images, p_.h, p_.w, y0, rows, x0, columns, p_.channels);
+  /// Task `index` of the plane (image, group) and tile; `end`: where this thread's tasks end.
+  void run(std::int64_t index, std::int64_t end) {
+    const Tile tile = tile_at(index);
+    const Region<T> region = take_region(workspace_.template data<T>(), tile.source, p_.images, p_.h, p_.w, tile.y, tile.rows, tile.x,
+                                         tile.columns, p_.channels);
     set_segments(region);
-    In* out = p_.out + image * p_.out_image_stride + y0 * p_.out_row_stride + x0 * p_.out_pixel_stride + group * p_.outputs;
-    const Epilogue<T> epilogue{bias_ ? bias_ + group * p_.outputs : nullptr, p_.activation};
-    for (std::int64_t panel = 0; panel < weights_.panels(); ++panel)
-      run_panel(region, weights_.panel(group, panel), panel * kTileColumns<T>, rows, columns, out, epilogue);
+    ahead_ = index + 1 < end ? look_ahead(tile_at(index + 1), weights_.panels() * tile.rows * ceil_div(tile.columns, kTileRows)) : Ahead{};
+    for (std::int64_t panel = 0; panel < weights_.panels(); ++panel) run_panel(region, tile, panel);
   }
 
  private:
+  struct Tile {
+    std::int64_t image, group, y, rows, x, columns;
+    const In* source;  ///< the group's channels of the image
+  };
+
+  Tile tile_at(std::int64_t index) const {
+    const std::int64_t plane = index / tiling_.count(), tile = index % tiling_.count(), image = plane / p_.groups,
+                       group = plane % p_.groups;
+    const std::int64_t y = tile / tiling_.columns * tiling_.tile_h, x = tile % tiling_.columns * tiling_.tile_w;
+    return {image,
+            group,
+            y,
+            std::min(tiling_.tile_h, p_.h.outputs - y),
+            x,
+            std::min(tiling_.tile_w, p_.w.outputs - x),
+            p_.images.data + image * p_.images.height * p_.images.width * p_.images.pitch + group * p_.channels};
+  }
+
+  In* out_at(const Tile& t) const {
+    return p_.out + t.image * p_.out_image_stride + t.y * p_.out_row_stride + t.x * p_.out_pixel_stride + t.group * p_.outputs;
+  }
+
+  Ahead look_ahead(const Tile& next, std::int64_t tiles) const {
+    const std::int64_t first = std::clamp<std::int64_t>(p_.h.begin(next.y), 0, p_.images.height);
+    const std::int64_t last = std::clamp(p_.h.begin(next.y) + p_.h.extent(next.rows), first, p_.images.height);
+    const std::int64_t row_pitch = p_.images.width * p_.images.pitch;
+    const In* const out = out_at(next);
+    return {{next.source + first * row_pitch, next.source + last * row_pitch}, {out, out + next.rows * p_.out_row_stride}, tiles};
+  }
+
+  /// Taps of output row y that lie inside the image: the others would only add zeros.
+  std::pair<std::int64_t, std::int64_t> inside_taps(std::int64_t y) const {
+    const std::int64_t at = p_.h.begin(y),
+                       first = std::clamp<std::int64_t>(ceil_div(-std::min<std::int64_t>(at, 0), p_.h.tap_step), 0, p_.h.taps);
+    const std::int64_t last = at >= p_.h.size ? first : std::clamp(ceil_div(p_.h.size - at, p_.h.tap_step), first, p_.h.taps);
+    return {first, last};
+  }
+
   /// Taps that are neighbours in memory are one segment.
   void set_segments(const Region<T>& region) {
     offsets_.clear();
     const bool merged = p_.w.tap_step == 1 && region.pixel_pitch == p_.channels;
     depth_ = p_.channels * (merged ? p_.w.taps : 1);
+    offsets_per_row_ = merged ? 1 : p_.w.taps;
     for (std::int64_t y = 0; y < p_.h.taps; ++y)
-      for (std::int64_t x = 0; x < (merged ? 1 : p_.w.taps); ++x)
+      for (std::int64_t x = 0; x < offsets_per_row_; ++x)
         offsets_.push_back(y * p_.h.tap_step * region.row_pitch + x * p_.w.tap_step * region.pixel_pitch);
   }
 
-  void run_panel(const Region<T>& region, const T* weights, std::int64_t first, std::int64_t rows, std::int64_t columns, In* out,
-                 const Epilogue<T>& epilogue) {
-    const std::int64_t width = std::min<std::int64_t>(kTileColumns<T>, p_.outputs - first), chunks = ceil_div(columns, kTileRows);
-    const std::int64_t pixel_step = p_.w.step * region.pixel_pitch;
-    TileInput<T> in{
-        nullptr, pixel_step, offsets_.data(), weights, round_up(width, kLanes<T>), depth_, static_cast<std::int64_t>(offsets_.size())};
-    for (std::int64_t y = 0; y < rows; ++y)
+  void run_panel(const Region<T>& region, const Tile& tile, std::int64_t panel) {
+    const std::int64_t first = panel * kTileColumns<T>, width = std::min<std::int64_t>(kTileColumns<T>, p_.outputs - first);
+    const std::int64_t chunks = ceil_div(tile.columns, kTileRows), pixel_step = p_.w.step * region.pixel_pitch,
+                       tap_row = offsets_per_row_ * depth_;
+    const Epilogue<T> epilogue{bias_ ? bias_ + tile.group * p_.outputs + first : nullptr, p_.activation};
+    In* out = out_at(tile) + first;
+    TileInput<T> in{nullptr, pixel_step, nullptr, nullptr, round_up(width, kLanes<T>), depth_};
+    for (std::int64_t y = 0; y < tile.rows; ++y, out += p_.out_row_stride) {
+      const auto [tap, tap_end] = inside_taps(tile.y + y);
+      in.a_offsets = offsets_.data() + tap * offsets_per_row_;
+      in.segments = (tap_end - tap) * offsets_per_row_;
+      in.b = weights_.panel(tile.group, panel) + tap * tap_row * in.b_stride;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-        const std::int64_t x = part_begin(columns, chunks, chunk), count = part_begin(columns, chunks, chunk + 1) - x;
+        const std::int64_t x = part_begin(tile.columns, chunks, chunk), count = part_begin(tile.columns, chunks, chunk + 1) - x;
         in.a = region.data + y * p_.h.step * region.row_pitch + x * pixel_step;
-        run_tile(AForm::row_major, in, count, width, out + y * p_.out_row_stride + x * p_.out_pixel_stride + first, p_.out_pixel_stride,
-                 epilogue.at_column(first));
+        ahead_.deal(in);
+        run_tile(AForm::row_major, in, count, width, out + x * p_.out_pixel_stride, p_.out_pixel_stride, epilogue);
       }
+    }
   }
 
   const ConvProduct<In>& p_;
@@ -103,7 +146,8 @@ template <class T, class In> class ConvTask {
   const T* bias_;
   Workspace workspace_;
   std::vector<std::int64_t> offsets_;
-  std::int64_t depth_ = 0;
+  std::int64_t depth_ = 0, offsets_per_row_ = 0;
+  Ahead ahead_;
 };
 
 /// A 1x1 convolution over whole images is one product over all pixels of the batch: one long row.
@@ -137,7 +181,7 @@ template <class In> void conv_product(const Context& context, const ConvProduct<
   const std::int64_t grain = 1 + static_cast<std::int64_t>(kSerialWork / std::max(work, 1.0));
   parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
     ConvTask<T, In> task(context, p, weights, tiling, bias.data());
-    for (std::int64_t i = begin; i < end; ++i) task.run(i / tiling.count() / p.groups, i / tiling.count() % p.groups, i % tiling.count());
+    for (std::int64_t i = begin; i < end; ++i) task.run(i, end);
   });
 }
 

@@ -27,6 +27,43 @@ inline ConvAxis forward_axis(const ConvParams& p, int axis, std::int64_t input, 
   return {input, output, kernel, p.stride[axis], p.dilation[axis], -p.padding[2 * axis]};
 }
 
+/// What the next unit of work will read, dealt out to the tiles of the present one: images do not fit into the second-level cache, and
+/// the hardware does not foresee how tiles walk through them.
+class Ahead {
+ public:
+  struct Span {
+    const void *begin = nullptr, *end = nullptr;
+  };
+  Ahead() = default;
+  Ahead(Span a, Span b, std::int64_t tiles) : spans_{lines(a), lines(b)} {
+    share_ = ceil_div(spans_[0].end - spans_[0].at + spans_[1].end - spans_[1].at, std::max<std::int64_t>(tiles, 1));
+  }
+  /// Gives the tile its share.
+  template <class T> void deal(TileInput<T>& in) {
+    Lines& span = spans_[0].at < spans_[0].end ? spans_[0] : spans_[1];
+    if (span.at >= span.end) {
+      in.ahead = nullptr;
+      in.ahead_step = 0;
+      return;
+    }
+    in.ahead = span.at;
+    in.ahead_step = ceil_div(share_, std::max<std::int64_t>(1, in.segments * in.depth));
+    span.at += share_;
+  }
+
+ private:
+  struct Lines {
+    const char *at = nullptr, *end = nullptr;
+  };
+  /// Nothing when it could push the present work out of the cache.
+  static Lines lines(Span s) {
+    const Lines l{static_cast<const char*>(s.begin), static_cast<const char*>(s.end)};
+    return l.end - l.at > (512 << 10) ? Lines{} : l;
+  }
+  Lines spans_[2];
+  std::int64_t share_ = 0;
+};
+
 /// Dense NHWC images, of which one group's channels are read.
 template <class In> struct ConvImages {
   const In* data;

@@ -50,6 +50,9 @@ template <class T> struct TileInput {
   std::int64_t depth;  ///< k of one segment
   std::int64_t segments = 1;
   std::int64_t b_skip = 0;
+  /// Memory wanted soon, fetched into the second-level cache at ahead_step bytes per k while this tile computes.
+  const char* ahead = nullptr;
+  std::int64_t ahead_step = 0;
 };
 
 /// c = relu(sum [+ c] [+ bias]), written in whole packets.
@@ -69,6 +72,14 @@ namespace tile {
 template <int N, class F> EIGEN_ALWAYS_INLINE void unroll(F&& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) { (f(std::integral_constant<int, I>{}), ...); }
   (std::make_integer_sequence<int, N>{});
+}
+
+EIGEN_ALWAYS_INLINE void fetch_ahead(const char* line) {
+#if defined(__GNUC__)
+  __builtin_prefetch(line, 0, 2);
+#else
+  static_cast<void>(line);
+#endif
 }
 
 /// A pointer per five rows and the multiples 1 to 4 of the stride: all that x86 can address in fifteen integer registers.
@@ -103,10 +114,12 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
   if (out.accumulate)  // C will be read when the sums are ready: have it near by then
     unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { prefetch(out.c + i * out.c_stride + j * L); }); });
   const T* b = in.b;
-  const std::int64_t b_stride = in.b_stride, depth = in.depth;
+  const std::int64_t b_stride = in.b_stride, depth = in.depth, ahead_step = in.ahead_step;
+  const char* ahead = in.ahead ? in.ahead : reinterpret_cast<const char*>(b);
   for (std::int64_t s = 0; s < in.segments; ++s, b += in.b_skip) {
     ARows<T, Rows, form> a(in.a + in.a_offsets[s], in.a_stride);
-    for (std::int64_t k = 0; k < depth; ++k, b += b_stride, a.next()) {
+    for (std::int64_t k = 0; k < depth; ++k, b += b_stride, ahead += ahead_step, a.next()) {
+      fetch_ahead(ahead);
       P bk[Packets];
       unroll<Packets>([&](auto j) { bk[j] = ploadu<P>(b + j * L); });
       unroll<Packets>([&](auto j) { prefetch(b + 4 * b_stride + j * L); });
