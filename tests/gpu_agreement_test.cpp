@@ -131,7 +131,9 @@ TEST_CASE("gpu: binary ops, broadcasting and scalars") {
                                           {{5, 1, 7}, {6, 1}}, {{0, 3}, {1, 3}},   {{}, {9}}};
   for (DType dtype : kAll)
     for (const auto& [name, op] : ops)
-      for (const auto& [a, b] : shapes) check_agreement(name, {(normal(a) * 4).to(dtype), (normal(b) * 4).to(dtype)}, op, tolerance(dtype));
+      for (const auto& [a, b] : shapes)
+        if (dtype != kBool || name != std::string("sub"))
+          check_agreement(name, {(normal(a) * 4).to(dtype), (normal(b) * 4).to(dtype)}, op, tolerance(dtype));
   for (DType dtype : kFloats) {
     check_agreement(
         "div", {normal({40, 30}).to(dtype), positive({30}).to(dtype)}, [](const Inputs& in) { return in[0] / in[1]; }, tolerance(dtype));

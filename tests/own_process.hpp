@@ -49,6 +49,8 @@ inline std::optional<ChildResult> own_process(const Environment& environment = {
   with_mark["TENSORLITE_TEST_CHILD"] = "1";
   std::string name = Catch::getResultCapture().getCurrentTestName();
   for (std::size_t at = name.find('\''); at != std::string::npos; at = name.find('\'', at + 4)) name.replace(at, 1, "'\\''");
+  for (std::size_t at = name.find(','); at != std::string::npos; at = name.find(',', at + 2))
+    name.insert(at, "\\");  // else it ends a pattern
   ChildResult result = run_program("'" + program + "' '" + name + "'", with_mark);
   INFO(result.output);
   REQUIRE(result.status == 0);

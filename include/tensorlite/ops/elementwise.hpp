@@ -343,17 +343,17 @@ inline Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
 inline Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) { return where(mask, value, x); }
 
 // ------------------------------------------------------------------------------------------------------------------ in place
-#define TL_INPLACE(name, op, function)                                                                                            \
-  inline Tensor& Tensor::name(const Tensor& other) {                                                                              \
-    const detail::TensorRef others[] = {other};                                                                                   \
-    if (detail::records_inplace(#name, *this, others)) detail::assign_recorded(#name, *this, function(*this, other).to(dtype())); \
-    else detail::binary_(BinaryOp::op, *this, other);                                                                             \
-    return *this;                                                                                                                 \
-  }                                                                                                                               \
-  inline Tensor& Tensor::name(Scalar other) {                                                                                     \
-    if (detail::records_inplace(#name, *this, {})) detail::assign_recorded(#name, *this, function(*this, other).to(dtype()));     \
-    else detail::binary_(BinaryOp::op, *this, other);                                                                             \
-    return *this;                                                                                                                 \
+#define TL_INPLACE(name, op, function)                                                                                              \
+  inline Tensor& Tensor::name(const Tensor& other) {                                                                                \
+    const detail::TensorRef others[] = {other};                                                                                     \
+    if (detail::records_inplace(#name, *this, others)) detail::assign_recorded(#name, *this, function(clone(), other).to(dtype())); \
+    else detail::binary_(BinaryOp::op, *this, other);                                                                               \
+    return *this;                                                                                                                   \
+  }                                                                                                                                 \
+  inline Tensor& Tensor::name(Scalar other) {                                                                                       \
+    if (detail::records_inplace(#name, *this, {})) detail::assign_recorded(#name, *this, function(clone(), other).to(dtype()));     \
+    else detail::binary_(BinaryOp::op, *this, other);                                                                               \
+    return *this;                                                                                                                   \
   }
 TL_INPLACE(add_, Add, add)
 TL_INPLACE(sub_, Subtract, sub)
@@ -362,12 +362,12 @@ TL_INPLACE(div_, Divide, div)
 #undef TL_INPLACE
 inline Tensor& Tensor::clamp_(double low, double high) {
   TL_CHECK(low <= high, ValueError, "clamp_", "low ", low, " is above high ", high);
-  if (detail::records_inplace("clamp_", *this, {})) detail::assign_recorded("clamp_", *this, clamp(*this, low, high));
+  if (detail::records_inplace("clamp_", *this, {})) detail::assign_recorded("clamp_", *this, clamp(clone(), low, high));
   else detail::unary_(UnaryOp::Clamp, *this, {low, high});
   return *this;
 }
 inline Tensor& Tensor::relu_() {
-  if (detail::records_inplace("relu_", *this, {})) detail::assign_recorded("relu_", *this, relu(*this));
+  if (detail::records_inplace("relu_", *this, {})) detail::assign_recorded("relu_", *this, relu(clone()));
   else detail::unary_(UnaryOp::Relu, *this, {});
   return *this;
 }
