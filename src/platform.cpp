@@ -78,7 +78,9 @@ template <class V1, class V2> std::int64_t cgroup_limit(const char* controller, 
     while (!line.empty() && (line.back() == '\n' || line.back() == '/')) line.pop_back();
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",", path = line.substr(second + 1);
+    std::string controllers(",");  // appended to: GCC 12 warns of its own operator+(const char*, std::string&&)
+    controllers.append(line, first + 1, second - first - 1).append(",");
+    const std::string path = line.substr(second + 1);
     std::int64_t here = 0;
     if (controllers == ",,") here = tightest("/sys/fs/cgroup", path, limit_in_v2);
     else if (controllers.find(std::string(",") + controller + ",") != std::string::npos)
