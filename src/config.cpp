@@ -316,6 +316,7 @@ void set_num_threads(int count) {
   cpu::set_num_threads(count);
 }
 int get_num_threads() { return cpu::num_threads(); }
+void set_parallel_for(ParallelFor run) { cpu::set_parallel_for(run); }
 
 MemoryInfo get_memory_info(std::string_view device) {
   constexpr const char* call = "get_memory_info";

@@ -103,6 +103,11 @@ TL_API bool get_autotune();
 /// CPU threads per op. 0 in set: back to the default (OMP_NUM_THREADS, affinity, cgroup quota).
 TL_API void set_num_threads(int count);
 TL_API int get_num_threads();
+/// Runs task(argument, i) for every i in [0, tasks), in any order and thread, and returns when all are done.
+using ParallelFor = void (*)(std::int64_t tasks, void (*task)(void* argument, std::int64_t i), void* argument);
+/// Lets the host program's thread pool do the CPU's work, get_num_threads() tasks at a time at most; null: back to the library's own
+/// threads.
+TL_API void set_parallel_for(ParallelFor run);
 }  // namespace config
 
 // -------------------------------------------------------------------------------------------------------------------- scopes
