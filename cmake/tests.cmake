@@ -25,6 +25,7 @@ file(GLOB tensorlite_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.
 foreach(source IN LISTS tensorlite_tests)
   get_filename_component(name ${source} NAME_WE)
   tensorlite_program(${name} ${source})
+  target_compile_definitions(${name} PRIVATE TENSORLITE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE tensorlite_test_main nlohmann_json::nlohmann_json ZLIB::ZLIB Threads::Threads)
   add_test(NAME ${name} COMMAND ${name})
   if(TARGET tensorlite_simulated_gpu)
