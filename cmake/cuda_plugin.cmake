@@ -36,7 +36,7 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 find_package(CUDNN)
 
-add_library(tensorlite_cuda MODULE ${tensorlite_cuda_sources})
+add_library(tensorlite_cuda MODULE ${tensorlite_cuda_sources} ${PROJECT_SOURCE_DIR}/src/platform.cpp)
 tensorlite_target(tensorlite_cuda)
 # Some two dozen files of kernels: without a GPU to use them they are built when asked for by name (or with TENSORLITE_CUDA=ON).
 if(TENSORLITE_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidia0)

@@ -13,6 +13,7 @@
 #if defined(__unix__) || defined(__APPLE__)
 #include <cerrno>
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -232,6 +233,10 @@ void* open_library(const std::string& path, std::string& error) {
 void* find_symbol(void* library, const char* name) {
   return reinterpret_cast<void*>(GetProcAddress(reinterpret_cast<HMODULE>(library), name));
 }
+std::string library_path(void* library) {
+  char path[MAX_PATH];
+  return std::string(path, GetModuleFileNameA(static_cast<HMODULE>(library), path, sizeof path));
+}
 std::string library_file_name(const std::string& stem) { return stem + ".dll"; }
 #else
 void* map_pages(std::size_t bytes) {
@@ -265,6 +270,12 @@ void* open_library(const std::string& path, std::string& error) {
   return library;
 }
 void* find_symbol(void* library, const char* name) { return dlsym(library, name); }
+std::string library_path(void* library) {
+  link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || !map) return "";
+  char resolved[PATH_MAX];
+  return realpath(map->l_name, resolved) ? resolved : map->l_name;
+}
 std::string library_file_name(const std::string& stem) { return "lib" + stem + ".so"; }
 #endif
 

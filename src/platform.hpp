@@ -40,6 +40,8 @@ std::string own_path();
 void* open_library(const std::string& path, std::string& error);
 /// A function or object of it; null when it has none of that name.
 void* find_symbol(void* library, const char* name);
+/// Absolute path, links resolved, of a library that was loaded.
+std::string library_path(void* library);
 /// "libtensorlite_cuda.so" for "tensorlite_cuda".
 std::string library_file_name(const std::string& stem);
 

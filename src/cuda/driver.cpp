@@ -4,8 +4,6 @@
 
 #include <atomic>
 
-#include <pthread.h>
-
 namespace tensorlite::cuda {
 namespace {
 
@@ -22,7 +20,7 @@ Driver::Driver() {
   status = init(0);
   if (status == CUDA_SUCCESS) status = device_count(&count);
   if (status != CUDA_SUCCESS) count = 0;
-  pthread_atfork(nullptr, nullptr, [] { forked = true; });
+  platform::at_fork_in_child([] { forked = true; });
 }
 
 std::string Driver::text(CUresult result) const {
