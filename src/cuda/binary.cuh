@@ -30,6 +30,7 @@ template <class Op, class T, bool kLeft> struct BinaryScalar {
 template <class Op, class T> constexpr bool accepts() { return is_floating(dtype_of<T>) ? Op::accepts_floats : Op::accepts_integers; }
 
 template <class T, class Result> struct AnyBinary {
+  static constexpr bool kChoosesAtRunTime = true;
   BinaryOp op;
   __device__ Result operator()(T a, T b) const {
 #define TL_CASE(name, text)                                                                                                 \
@@ -43,6 +44,7 @@ template <class T, class Result> struct AnyBinary {
   }
 };
 template <class T, class Result> struct AnyBinaryScalar {
+  static constexpr bool kChoosesAtRunTime = true;
   BinaryOp op;
   ScalarSide side;
   Number<T> scalar;
@@ -74,28 +76,26 @@ template <class T> void binary_typed(const Context& context, BinaryOp op, const 
   else if constexpr (!std::is_same_v<T, bool>) elementwise<T, T, T>(context, axes, operands, AnyBinary<T, T>{op}, AnyBinary<T, T>{op});
 }
 
-/// The usual arithmetic has kernels of its own; the rest chooses at run time.
+/// Floating-point T. The usual arithmetic has kernels of its own; the rest chooses at run time.
 template <class T>
-void binary_scalar_typed(const Context& context, BinaryOp op, const Axes<2>& axes, const Operands<2>& operands, Number<T> scalar,
+void binary_scalar_typed(const Context& context, BinaryOp op, const Axes<2>& axes, const Operands<2>& operands, Compute<T> scalar,
                          ScalarSide side) {
   const auto run = [&](auto fast) {
     using Result = typename decltype(fast)::Result;
     elementwise<Result, T>(context, axes, operands, fast, AnyBinaryScalar<T, Result>{op, side, scalar});
   };
-  if constexpr (is_floating(dtype_of<T>)) {
-    if (op == BinaryOp::Add) return run(BinaryScalar<elementwise::Add, T, false>{scalar});
-    if (op == BinaryOp::Multiply) return run(BinaryScalar<elementwise::Multiply, T, false>{scalar});
-    if (op == BinaryOp::Subtract && side == ScalarSide::right) return run(BinaryScalar<elementwise::Subtract, T, false>{scalar});
-    if (op == BinaryOp::Divide && side == ScalarSide::right) return run(BinaryScalar<elementwise::Divide, T, false>{scalar});
-  }
+  if (op == BinaryOp::Add) return run(BinaryScalar<elementwise::Add, T, false>{scalar});
+  if (op == BinaryOp::Multiply) return run(BinaryScalar<elementwise::Multiply, T, false>{scalar});
+  if (op == BinaryOp::Subtract && side == ScalarSide::right) return run(BinaryScalar<elementwise::Subtract, T, false>{scalar});
+  if (op == BinaryOp::Divide && side == ScalarSide::right) return run(BinaryScalar<elementwise::Divide, T, false>{scalar});
   const AnyBinaryScalar<T, bool> truth{op, side, scalar};
   const AnyBinaryScalar<T, T> number{op, side, scalar};
-  if (gives_bool(op) || std::is_same_v<T, bool>) elementwise<bool, T>(context, axes, operands, truth, truth);
-  else if constexpr (!std::is_same_v<T, bool>) elementwise<T, T>(context, axes, operands, number, number);
+  if (gives_bool(op)) elementwise<bool, T>(context, axes, operands, truth, truth);
+  else elementwise<T, T>(context, axes, operands, number, number);
 }
 
-#define TL_BINARY_SIGNATURES(prefix, T)                                                               \
-  prefix template void binary_typed<T>(const Context&, BinaryOp, const Axes<3>&, const Operands<3>&); \
-  prefix template void binary_scalar_typed<T>(const Context&, BinaryOp, const Axes<2>&, const Operands<2>&, Number<T>, ScalarSide);
+#define TL_BINARY(prefix, T) prefix template void binary_typed<T>(const Context&, BinaryOp, const Axes<3>&, const Operands<3>&);
+#define TL_BINARY_SCALAR(prefix, T) \
+  prefix template void binary_scalar_typed<T>(const Context&, BinaryOp, const Axes<2>&, const Operands<2>&, Compute<T>, ScalarSide);
 
 }  // namespace tensorlite::cuda

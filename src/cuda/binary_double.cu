@@ -1,5 +1,6 @@
 #include "binary.cuh"
 
 namespace tensorlite::cuda {
-TL_BINARY_SIGNATURES(, double)
+TL_BINARY(, double)
+TL_BINARY_SCALAR(, double)
 }  // namespace tensorlite::cuda

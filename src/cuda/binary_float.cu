@@ -1,5 +1,6 @@
 #include "binary.cuh"
 
 namespace tensorlite::cuda {
-TL_BINARY_SIGNATURES(, float)
+TL_BINARY(, float)
+TL_BINARY_SCALAR(, float)
 }  // namespace tensorlite::cuda

@@ -109,6 +109,12 @@ template <int N> void set_pointers(Operands<N>& operands, const View& out, std::
   for (const View* input : inputs) operands.data[k++] = input->data;
 }
 
+/// Whether F holds a switch over all ops: unrolled over a pack it would be far too much code.
+template <class F>
+concept ChoosesAtRunTime = requires {
+  F::kChoosesAtRunTime;
+};
+
 /// Runs `fast` in packs where the layout allows it, else `slow` (the same function, chosen at run time, so that strided layouts do not
 /// double the number of kernels) element by element.
 template <class Out, class... In, class Fast, class Slow>
@@ -117,7 +123,9 @@ void elementwise(const Context& context, const Axes<1 + sizeof...(In)>& axes, co
   constexpr int N = 1 + sizeof...(In);
   constexpr int V = vector_width(std::max({sizeof(Out), sizeof(In)...}));
   constexpr std::size_t bytes[N] = {sizeof(Out), sizeof(In)...};
-  if (packs_fit<N>(axes, V, operands.data, bytes)) return launch_packs<V, Out, In...>(context, fast, axes, operands);
+  if constexpr (!ChoosesAtRunTime<Fast>) {
+    if (packs_fit<N>(axes, V, operands.data, bytes)) return launch_packs<V, Out, In...>(context, fast, axes, operands);
+  }
   launch_packs<1, Out, In...>(context, slow, axes, operands);
 }
 

@@ -19,6 +19,7 @@ template <class Op, class T> struct Unary {
 };
 /// Any op with a result of type Result, chosen at run time.
 template <class T, class Result> struct AnyUnary {
+  static constexpr bool kChoosesAtRunTime = true;
   UnaryOp op;
   elementwise::Params<Number<T>> params;
   __device__ Result operator()(T x) const {
@@ -39,6 +40,7 @@ template <class Op, class T> struct UnaryBackward {
   __device__ T operator()(T grad, T x, T y) const { return store<T>(load(grad) * Op::derivative(load(x), load(y), params)); }
 };
 template <class T> struct AnyUnaryBackward {
+  static constexpr bool kChoosesAtRunTime = true;
   UnaryOp op;
   elementwise::Params<Compute<T>> params;
   __device__ T operator()(T grad, T x, T y) const {
