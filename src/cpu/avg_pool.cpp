@@ -51,25 +51,22 @@ template <class T> void avg_pool_of(const View& out, const View& in, const PoolP
 template <class T> void avg_pool_backward_of(const View& grad_in, const View& grad_out, const PoolParams& params) {
   const PoolShape shape(grad_in, grad_out);
   const Source<T> source(grad_out);
-  accumulate_images<T>(
-      shape, grad_in, [&](std::int64_t image, std::int64_t first, std::int64_t channels, T* gradient, std::int64_t stride) {
-        std::vector<T> share(static_cast<std::size_t>(channels));
-        for (std::int64_t oh = 0; oh < shape.out_h; ++oh) {
-          const Span h = window_span(params, 0, oh, shape.out_h, shape.h);
-          for (std::int64_t ow = 0; ow < shape.out_w; ++ow) {
-            const Span w = window_span(params, 1, ow, shape.out_w, shape.w);
-            const T scale = inverse_weight<T>(h, w);
-            source.copy(share.data(), ((image * shape.out_h + oh) * shape.out_w + ow) * shape.channels + first, 1, channels);
-            for (T& value : share) value *= scale;
-            for_each_taps(h, w, shape.w, [&](const std::int32_t* taps, int count) {
-              for (int i = 0; i < count; ++i) {
-                T* to = gradient + taps[i] * stride;
-                for (std::int64_t c = 0; c < channels; ++c) to[c] += share[c];
-              }
-            });
-          }
-        }
-      });
+  accumulate_windows<T>(shape, params, grad_in,
+                        [&](const Span& h, const Span& w, std::int64_t at, std::int64_t channels, T* gradient, std::int64_t stride) {
+                          T share[kChannelBlock];
+                          const T scale = inverse_weight<T>(h, w);
+                          for (std::int64_t first = 0; first < channels; first += kChannelBlock) {
+                            const std::int64_t count = std::min(kChannelBlock, channels - first);
+                            source.copy(share, at + first, 1, count);
+                            for (std::int64_t c = 0; c < count; ++c) share[c] *= scale;
+                            for_each_taps(h, w, shape.w, [&](const std::int32_t* taps, int taps_count) {
+                              for (int i = 0; i < taps_count; ++i) {
+                                T* to = gradient + first + taps[i] * stride;
+                                for (std::int64_t c = 0; c < count; ++c) to[c] += share[c];
+                              }
+                            });
+                          }
+                        });
 }
 
 }  // namespace

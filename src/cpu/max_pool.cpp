@@ -114,18 +114,16 @@ void scatter(T* gradient, std::int64_t stride, const T* g, const std::int32_t* i
 template <class T> void max_pool_backward_of(const View& grad_in, const View& grad_out, const View& indices, const PoolParams& params) {
   const PoolShape shape(grad_in, grad_out);
   const Source<T> source(grad_out);
-  accumulate_images<T>(
-      shape, grad_in, [&](std::int64_t image, std::int64_t first, std::int64_t channels, T* gradient, std::int64_t stride) {
-        std::vector<T> buffer(source.is_direct() ? 0 : static_cast<std::size_t>(channels));
-        for (std::int64_t oh = 0; oh < shape.out_h; ++oh) {
-          const Span h = window_span(params, 0, oh, shape.out_h, shape.h);
-          for (std::int64_t ow = 0; ow < shape.out_w; ++ow) {
-            const std::int64_t at = ((image * shape.out_h + oh) * shape.out_w + ow) * shape.channels + first;
-            const Span w = window_span(params, 1, ow, shape.out_w, shape.w);
-            scatter(gradient, stride, source.run(at, channels, buffer.data()), indices.ptr<std::int32_t>() + at, channels, h, w, shape.w);
-          }
-        }
-      });
+  accumulate_windows<T>(shape, params, grad_in,
+                        [&](const Span& h, const Span& w, std::int64_t at, std::int64_t channels, T* gradient, std::int64_t stride) {
+                          T buffer[kChannelBlock];
+                          const std::int64_t block = source.is_direct() ? channels : kChannelBlock;
+                          for (std::int64_t first = 0; first < channels; first += block) {
+                            const std::int64_t count = std::min(block, channels - first);
+                            scatter(gradient + first, stride, source.run(at + first, count, buffer),
+                                    indices.ptr<std::int32_t>() + at + first, count, h, w, shape.w);
+                          }
+                        });
 }
 
 }  // namespace

@@ -34,6 +34,13 @@ inline Span window_span(const PoolParams& p, int axis, std::int64_t out_index, s
   return {start + skipped * step, count, step, p.count_include_pad ? padded_end - start : count};
 }
 
+/// Those of every output along the axis: taken once, they cost divisions.
+inline std::vector<Span> window_spans(const PoolParams& p, int axis, std::int64_t out_size, std::int64_t size) {
+  std::vector<Span> spans;
+  for (std::int64_t i = 0; i < out_size; ++i) spans.push_back(window_span(p, axis, i, out_size, size));
+  return spans;
+}
+
 /// f(pixels, count) with the pixels (h * width + w) of a window in row-major order, at most kTaps at a time.
 template <class F> void for_each_taps(const Span& h, const Span& w, std::int64_t width, F&& f) {
   std::int32_t pixels[kTaps];
@@ -59,13 +66,12 @@ struct PoolShape {
 template <class F> void for_each_window(const PoolShape& s, const PoolParams& p, F&& f) {
   const std::int64_t cost =
       s.out_w * s.channels * (p.adaptive ? s.pixels() / std::max<std::int64_t>(1, s.out_pixels()) + 1 : p.kernel[0] * p.kernel[1]);
+  const std::vector<Span> h = window_spans(p, 0, s.out_h, s.h), w = window_spans(p, 1, s.out_w, s.w);
   parallel_for(s.images * s.out_h, std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, cost)),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t row = begin; row < end; ++row) {
-                   const Span h = window_span(p, 0, row % s.out_h, s.out_h, s.h);
+                 for (std::int64_t row = begin; row < end; ++row)
                    for (std::int64_t ow = 0; ow < s.out_w; ++ow)
-                     f(row / s.out_h, h, window_span(p, 1, ow, s.out_w, s.w), (row * s.out_w + ow) * s.channels);
-                 }
+                     f(row / s.out_h, h[row % s.out_h], w[ow], (row * s.out_w + ow) * s.channels);
                });
 }
 
@@ -86,12 +92,13 @@ template <class T> class PixelRows {
 };
 
 /// Backward passes add windows into the image one after the other, so one image (or a block of its channels, when images are few) is one
-/// thread's. f(image, first channel, channels, gradient) adds to gradient[pixel * stride + c]; the sums go to grad_in.
-template <class T, class F> void accumulate_images(const PoolShape& s, const View& grad_in, F&& f) {
+/// thread's. f(h span, w span, element offset of the output pixel, channels, gradient, stride) adds to gradient[pixel * stride + c].
+template <class T, class F> void accumulate_windows(const PoolShape& s, const PoolParams& p, const View& grad_in, F&& f) {
   const Sink<T> sink(grad_in);
   const std::int64_t threads = num_threads(),
                      parts = s.images >= threads ? 1 : std::max<std::int64_t>(1, std::min(threads, s.channels / 16));
   const std::int64_t cost = s.pixels() * s.channels / parts * 4;
+  const std::vector<Span> h = window_spans(p, 0, s.out_h, s.h), w = window_spans(p, 1, s.out_w, s.w);
   parallel_for(s.images * parts, std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, cost)),
                [&](std::int64_t begin, std::int64_t end) {
                  std::vector<T> buffer;
@@ -103,7 +110,8 @@ template <class T, class F> void accumulate_images(const PoolShape& s, const Vie
                    if (!sink.is_direct()) buffer.resize(static_cast<std::size_t>(s.pixels() * width));
                    T* gradient = sink.target(base, buffer.data());
                    for (std::int64_t i = 0; i < s.pixels(); ++i) std::fill_n(gradient + i * stride, width, T(0));
-                   f(image, first, width, gradient, stride);
+                   for (std::int64_t i = 0; i < s.out_pixels(); ++i)
+                     f(h[i / s.out_w], w[i % s.out_w], (image * s.out_pixels() + i) * s.channels + first, width, gradient, stride);
                    if (sink.is_direct()) continue;
                    for (std::int64_t i = 0; i < s.pixels(); ++i) sink.store(base + i * s.channels, 1, gradient + i * width, width);
                  }
