@@ -325,3 +325,36 @@ TEST_CASE("gpu: random numbers are the CPU's, bit for bit") {
   }
   same("randint", [] { return randint(-5, 1000, {10007}); });
 }
+
+TEST_CASE("gpu: A54: more rows than a grid has, and no elements at all") {
+  if (!gpu_is_there()) return;
+  manual_seed(9);
+  for (const Dims& sizes : {Dims{70000, 1, 2, 2}, Dims{1, 2, 2, 70000}, Dims{0, 2, 2, 3}}) {
+    const std::int64_t channels = sizes[3];
+    check_agreement("bias", {normal(sizes), normal({channels})}, [](const Inputs& in) { return in[0] + in[1]; });
+    check_agreement("softmax", {normal(sizes)}, [](const Inputs& in) { return softmax(in[0], 3); });
+    check_agreement("max_pool", {normal(sizes)}, [](const Inputs& in) { return max_pool2d(in[0], {1, 2}); });
+    if (sizes.product() == 0) continue;
+    check_agreement(
+        "batch_norm", {normal(sizes)},
+        [](const Inputs& in) {
+          Tensor mean, var;
+          return batch_norm_train(in[0], {}, {}, mean, var);
+        },
+        1e-3, 1e-3);
+  }
+  check_agreement("rows", {normal({70000, 3}), integers({70000}, 0, 70000)},
+                  [](const Inputs& in) { return index_select(in[0], 0, in[1]); });
+}
+
+TEST_CASE("gpu: NaN stays NaN in fused epilogues") {
+  if (!gpu_is_there()) return;
+  const DeviceScope scope(gpu_device());
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (DType dtype : kFloats) {
+    const Tensor x = full({4, 8}, nan).to(dtype), w = ones({16, 8}).to(dtype), b = ones({16}).to(dtype);
+    INFO(name_of(dtype));
+    CHECK(all(isnan(linear(x, w, b, Activation::relu))).item<bool>());
+    CHECK(all(isnan(conv2d(x.reshape({4, 1, 1, 8}), w.reshape({16, 1, 1, 8}), b, {.activation = Activation::relu}))).item<bool>());
+  }
+}

@@ -194,7 +194,7 @@ extern "C" TL_API const tensorlite::Backend* tensorlite_backend(const char**) {
       .memory_info = &memory_info,
       .map_memory = &map_memory,
       .unmap_memory = &unmap_memory,
-      .contiguous_regions = has_virtual_memory(),
+      .contiguous_regions = true,
       .copy_bytes = &cuda::copy_bytes,
       .current_stream = &current_stream,
       .synchronize = &cuda::synchronize,

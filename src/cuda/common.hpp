@@ -24,6 +24,10 @@ void check_launch(const Context& context);
 /// True while the stream is being captured into a graph, when nothing may wait for it.
 bool is_capturing(const Context& context);
 
+/// A line on stderr at the log level TENSORLITE_LOG or above: a plug-in has no symbol of the library's own log.
+void log_warning(const std::string& text);
+void log_debug(const std::string& text);
+
 inline constexpr int kMaxPhysical = 64;
 
 /// What is looked up once per device, by initialize().

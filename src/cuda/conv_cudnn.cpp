@@ -259,7 +259,11 @@ const CudnnPlan& plan_for(const Context& context, cudnnHandle_t handle, const Co
     const cudnnStatus_t status = refusal.status;
     if (status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH || status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED)
       cudnn().give_up(cudnn().status_text(status));
+    log_debug(detail::concat(context.op, ": cuDNN says ", cudnn().status_text(status)));
   }
+  log_debug(detail::concat(context.op, " ", conv.image.sizes, " x ", conv.weight.sizes,
+                           key.bias || key.activation != Activation::none ? " with epilogue" : "",
+                           plan.plan ? ": a plan of cuDNN" : ": cuDNN has no plan"));
   return plan_cache().emplace(key, std::move(plan)).first->second;
 }
 

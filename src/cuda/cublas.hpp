@@ -1,6 +1,7 @@
 // cuBLASLt, opened at the first matrix product.
 #pragma once
 
+#include "common.hpp"
 #include "library.hpp"
 
 #include <cublasLt.h>
@@ -32,6 +33,7 @@ struct Cublas {
 #define TL_CUBLAS_RESOLVE(member, symbol) library.resolve(member, #symbol);
     TL_CUBLAS_FUNCTIONS(TL_CUBLAS_RESOLVE)
 #undef TL_CUBLAS_RESOLVE
+    if (!library.complete()) log_warning("matrix products do without cuBLAS and are slower: " + library.problem());
   }
 };
 

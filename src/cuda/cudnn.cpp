@@ -3,9 +3,6 @@
 #if defined(TL_HAS_CUDNN)
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <string_view>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // the handle of plans and graphs: wanted by every cuDNN 9 before 9.15
 
@@ -90,12 +87,10 @@ Cudnn::Cudnn() {
 
 void Cudnn::give_up(const std::string& why) {
   usable = false;
-  const char* level = std::getenv("TENSORLITE_LOG");
-  if (level && std::string_view(level) == "error") return;
   std::string found = library ? library.path() : "none";
   if (version) found += detail::concat(" ", version() / 10000, ".", version() / 100 % 100, ".", version() % 100);
-  std::fprintf(stderr, "tensorlite: warning: convolutions do without cuDNN and are slower: %s (built for cuDNN %d.%d.%d, loaded: %s)\n",
-               why.c_str(), CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCHLEVEL, found.c_str());
+  log_warning(detail::concat("convolutions do without cuDNN and are slower: ", why, " (built for cuDNN ", CUDNN_MAJOR, ".", CUDNN_MINOR,
+                             ".", CUDNN_PATCHLEVEL, ", loaded: ", found, ")"));
 }
 
 cudnnHandle_t Cudnn::handle(const Context& context) {

@@ -10,6 +10,7 @@ namespace tensorlite::cuda {
 namespace {
 
 constexpr const char* kOp = "cuda memory";
+constexpr std::size_t kGap = std::size_t(2) << 20;
 
 [[noreturn]] void throw_driver_error(const char* doing, CUresult result) {
   throw BackendError(kOp, detail::concat(doing, ": ", driver().text(result)));
@@ -22,6 +23,7 @@ void check_driver(const char* doing, CUresult result) {
 /// copy may cross from one into the next.
 struct AddressRange {
   std::mutex mutex;
+  bool plain = false;  ///< regions are allocations of the runtime
   CUdeviceptr base = 0;
   std::map<CUdeviceptr, std::size_t> gaps;  ///< unmapped parts of the range
   struct Region {
@@ -87,16 +89,37 @@ bool map_pages(int physical, CUdeviceptr at, std::size_t bytes, CUmemGenericAllo
   throw_driver_error("mapping memory", result);
 }
 
-void* map_plain(int physical, std::size_t bytes) {
-  enter_device(kOp, physical);
+/// Where the driver has no virtual memory for us. The gap behind a region keeps it from adjoining the next one.
+void* map_plain(std::size_t bytes) {
   void* data = nullptr;
-  const cudaError_t status = cudaMalloc(&data, bytes);
+  const cudaError_t status = cudaMalloc(&data, bytes + kGap);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return nullptr;
   }
   check(kOp, "cudaMalloc", status);
   return data;
+}
+
+void* map_virtual(int physical, AddressRange& range, std::size_t bytes) {
+  CUdevice device = 0;
+  std::size_t total = 0;
+  check_driver("finding the device", driver().device_get(&device, physical));
+  check_driver("reading the memory size", driver().device_total_memory(&total, device));
+  range.reserve(total);
+  const CUmemAllocationProp properties = pages_of(physical);
+  CUmemGenericAllocationHandle pages = 0;
+  const CUresult result = driver().memory_create(&pages, bytes, &properties, 0);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
+  check_driver("taking memory", result);
+  const CUdeviceptr at = range.take(bytes);
+  if (!at || !map_pages(physical, at, bytes, pages)) {
+    if (at) range.give_back(at, bytes);
+    driver().memory_release(pages);
+    return nullptr;
+  }
+  range.regions[at] = {pages, bytes};
+  return reinterpret_cast<void*>(at);
 }
 
 void host_to_device(DeviceState& state, char* to, const char* from, std::size_t bytes) {
@@ -132,59 +155,32 @@ void between_devices(void* to, int to_physical, const void* from, int from_physi
 
 }  // namespace
 
-bool has_virtual_memory() {
-  static const bool all = [] {
-    for (int physical = 0; physical < device_count(); ++physical) {
-      CUdevice device = 0;
-      int supported = 0;
-      driver().device_get(&device, physical);
-      driver().device_attribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
-      if (!supported) return false;
-    }
-    return true;
-  }();
-  return all;
-}
-
 void* map_memory(int physical, std::size_t bytes, std::size_t) {
-  refuse_after_fork(kOp);
-  if (!has_virtual_memory()) return map_plain(physical, bytes);
   enter_device(kOp, physical);
   AddressRange& range = range_of(physical);
-  std::lock_guard lock(range.mutex);
-  CUdevice device = 0;
-  std::size_t total = 0;
-  check_driver("finding the device", driver().device_get(&device, physical));
-  check_driver("reading the memory size", driver().device_total_memory(&total, device));
-  range.reserve(total);
-  const CUmemAllocationProp properties = pages_of(physical);
-  CUmemGenericAllocationHandle pages = 0;
-  const CUresult result = driver().memory_create(&pages, bytes, &properties, 0);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
-  check_driver("taking memory", result);
-  const CUdeviceptr at = range.take(bytes);
-  if (!at || !map_pages(physical, at, bytes, pages)) {
-    if (at) range.give_back(at, bytes);
-    driver().memory_release(pages);
-    return nullptr;
+  const std::lock_guard lock(range.mutex);
+  if (range.plain) return map_plain(bytes);
+  try {
+    return map_virtual(physical, range, bytes);
+  } catch (const BackendError&) {
+    if (!range.regions.empty()) throw;
+    range.plain = true;  // some virtual machines and old drivers do not offer it
   }
-  range.regions[at] = {pages, bytes};
-  return reinterpret_cast<void*>(at);
+  return map_plain(bytes);
 }
 
-void unmap_memory(int physical, void* data, std::size_t bytes) {
-  DeviceState& state = enter_device(kOp, physical);
+void unmap_memory(int physical, void* data, std::size_t) {
+  if (cudaSetDevice(physical) == cudaErrorCudartUnloading) return;  // the process ends, and its memory with it
+  const DeviceState& state = enter_device(kOp, physical);
   check(kOp, "waiting before memory is given back", cudaStreamSynchronize(state.stream));
-  if (!has_virtual_memory()) return check(kOp, "cudaFree", cudaFree(data));
   AddressRange& range = range_of(physical);
-  std::lock_guard lock(range.mutex);
-  const CUdeviceptr begin = reinterpret_cast<CUdeviceptr>(data), end = begin + bytes;
-  for (auto region = range.regions.lower_bound(begin); region != range.regions.end() && region->first < end;) {
-    check_driver("unmapping memory", driver().memory_unmap(region->first, region->second.bytes));
-    driver().memory_release(region->second.pages);
-    range.give_back(region->first, region->second.bytes);
-    region = range.regions.erase(region);
-  }
+  const std::lock_guard lock(range.mutex);
+  const auto region = range.regions.find(reinterpret_cast<CUdeviceptr>(data));
+  if (region == range.regions.end()) return check(kOp, "cudaFree", cudaFree(data));
+  check_driver("unmapping memory", driver().memory_unmap(region->first, region->second.bytes));
+  driver().memory_release(region->second.pages);
+  range.give_back(region->first, region->second.bytes);
+  range.regions.erase(region);
 }
 
 void memory_info(int physical, std::int64_t& free, std::int64_t& total) {

@@ -3,6 +3,7 @@
 
 #include "driver.hpp"
 
+#include <cstdio>
 #include <cstdlib>
 
 namespace tensorlite::cuda {
@@ -14,6 +15,13 @@ bool synchronous() {
     return text && text[0] == '1';
   }();
   return on;
+}
+
+/// error 0, warn 1 (the default), info 2, debug 3.
+int log_level() {
+  const char* text = std::getenv("TENSORLITE_LOG");
+  if (!text) return 1;
+  return text[0] == 'e' ? 0 : text[0] == 'i' ? 2 : text[0] == 'd' ? 3 : 1;
 }
 
 std::string list_of_capabilities() {
@@ -57,6 +65,13 @@ void throw_cuda_error(const char* op, const char* doing, cudaError_t status) {
   const std::string text = detail::concat(doing, ": ", cudaGetErrorName(status), ": ", cudaGetErrorString(status));
   if (status == cudaErrorMemoryAllocation) throw OutOfMemoryError(op, text);
   throw BackendError(op, text);
+}
+
+void log_warning(const std::string& text) {
+  if (log_level() >= 1) std::fprintf(stderr, "tensorlite: warning: %s\n", text.c_str());
+}
+void log_debug(const std::string& text) {
+  if (log_level() >= 3) std::fprintf(stderr, "tensorlite: debug: %s\n", text.c_str());
 }
 
 void check_launch(const Context& context) {

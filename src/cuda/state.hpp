@@ -42,8 +42,6 @@ void unmap_memory(int physical, void* data, std::size_t bytes);
 void copy_bytes(void* to, int to_physical, const void* from, int from_physical, std::size_t bytes, void* stream);
 void* current_stream(int physical);
 void synchronize(int physical);
-/// False when some device lacks virtual memory management: regions are then plain allocations.
-bool has_virtual_memory();
 
 /// Compute capabilities (75, 90, ...) that this library holds code for, smallest first; 0 ends the list.
 const int* compiled_capabilities();
