@@ -15,7 +15,7 @@ rng = np.random.default_rng(20)
 
 
 def normal(*sizes):
-    return torch.from_numpy(np.round(rng.standard_normal(sizes), 4))
+    return torch.from_numpy(np.asarray(np.round(rng.standard_normal(sizes), 4)))
 
 
 def positive(*sizes):
@@ -34,7 +34,7 @@ def add(name, function, *inputs):
     arrays[f"{name}.out"] = out.detach().numpy()
     if not out.requires_grad:
         return
-    g = torch.from_numpy(np.round(rng.standard_normal(tuple(out.shape)), 4))
+    g = torch.from_numpy(np.asarray(np.round(rng.standard_normal(tuple(out.shape)), 4)))
     arrays[f"{name}.g"] = g.numpy()
     out.backward(g)
     for i, x in enumerate(leaves):
