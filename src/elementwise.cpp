@@ -57,9 +57,9 @@ Gradients unary_gradient(const BackwardContext& c, const Tensor& g, UnaryOp op, 
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params, UnaryGradient gradient) {
   const Placed<1> in(name_of(op), x);
   const DType dtype = compute_dtype(op, x.dtype());
-  const Tensor from = convert(in[0], dtype);
   Tensor out = make_tensor(x.sizes(), gives_bool(op) ? kBool : dtype, in.device);
-  TL_CALL(in, unary, op, out.raw(), from.raw(), params);
+  if (x.dtype() == dtype) TL_CALL(in, unary, op, out.raw(), in.view(0), params);
+  else TL_CALL(in, unary, op, out.raw(), convert(in[0], dtype).raw(), params);
   if (gives_bool(op)) return out;
   const Tensor none;
   // The input as given is what is saved: an in-place change of it must be seen.
@@ -75,6 +75,13 @@ void unary_(UnaryOp op, Tensor& x, UnaryParams params) {
 
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const Placed<2> in(name_of(op), a, b);
+  const View &left = in.view(0), &right = in.view(1);
+  // Nothing to convert or broadcast: the shortest way, which is what small tensors cost.
+  if (left.dtype == right.dtype && is_floating(left.dtype) && accepts_floats(op) && left.sizes == right.sizes) {
+    Tensor out = make_tensor(left.sizes, gives_bool(op) ? kBool : left.dtype, in.device);
+    TL_CALL(in, binary, op, out.raw(), left, right);
+    return out;
+  }
   const DType dtype = compute_dtype(op, promote(a.dtype(), b.dtype()));
   const Dims sizes = broadcast_sizes(name_of(op), a.sizes(), b.sizes());
   const Tensor x = convert(in[0], dtype), y = convert(in[1], dtype);

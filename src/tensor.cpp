@@ -26,7 +26,13 @@ void destroy(TensorImpl* impl) { delete impl; }
 Tensor make_tensor(const Dims& sizes, DType dtype, Device device) {
   auto impl = Ref<TensorImpl>(new TensorImpl);
   impl->storage = make_storage(device, static_cast<std::size_t>(sizes.product() * size_of(dtype)));
-  impl->view = View(impl->storage->data, dtype, device, sizes, contiguous_strides(sizes));
+  View& view = impl->view;  // filled in place: a View is large
+  view.data = impl->storage->data;
+  view.dtype = dtype;
+  view.device = device;
+  view.present = true;
+  view.sizes = sizes;
+  view.strides = contiguous_strides(sizes);
   return Tensor(std::move(impl));
 }
 
@@ -36,7 +42,13 @@ Tensor make_view(const Tensor& base, const Dims& sizes, const Dims& strides, std
   impl->storage = base.impl()->storage;
   // A view without elements may stand past the end of its storage: its pointer stays the base's.
   void* data = sizes.product() == 0 ? from.data : static_cast<std::byte*>(from.data) + offset * size_of(from.dtype);
-  impl->view = View(data, from.dtype, from.device, sizes, strides);
+  View& view = impl->view;
+  view.data = data;
+  view.dtype = from.dtype;
+  view.device = from.device;
+  view.present = true;
+  view.sizes = sizes;
+  view.strides = strides;
   impl->is_view = true;
   return Tensor(std::move(impl));
 }
