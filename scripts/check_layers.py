@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PUBLIC = ROOT / "include" / "tensorlite"
 
 LEVELS = {
-    "base": 0, "elementwise": 0,
+    "base": 0, "scalar_math": 0, "elementwise": 0,
     "backend": 1, "detail": 1,
     "device": 2, "tensor": 2, "autograd": 2,
     "ops": 3,
