@@ -72,17 +72,22 @@ struct Reference {
     magnitude += std::abs(a * b);
     ++terms;
   }
-  template <class T> bool matches(double got) const {
+  /// slack: error that is allowed on top, absolute.
+  template <class T> bool matches(double got, double slack = 0) const {
     if (std::isnan(value)) return std::isnan(got);
-    const double bound = storage_roundoff<T>() * std::abs(value) + static_cast<double>(terms + 2) * sum_roundoff<T>() * magnitude + 1e-30;
+    const double bound =
+        storage_roundoff<T>() * std::abs(value) + static_cast<double>(terms + 2) * sum_roundoff<T>() * magnitude + slack + 1e-30;
     return std::abs(got - value) <= bound;
   }
 };
 
-/// The first element that does not match, or -1.
-template <class T> std::int64_t first_mismatch(const Array<T>& got, const std::vector<Reference>& expected) {
+/// The first element that does not match, or -1. `spread`: error allowed everywhere, as a part of the largest sum of magnitudes; for
+/// algorithms that mix neighbouring results.
+template <class T> std::int64_t first_mismatch(const Array<T>& got, const std::vector<Reference>& expected, double spread = 0) {
+  double largest = 0;
+  for (const Reference& r : expected) largest = std::max(largest, r.magnitude);
   for (std::int64_t i = 0; i < got.numel(); ++i)
-    if (!expected[static_cast<std::size_t>(i)].template matches<T>(got.at(i))) return i;
+    if (!expected[static_cast<std::size_t>(i)].template matches<T>(got.at(i), spread * largest)) return i;
   return -1;
 }
 

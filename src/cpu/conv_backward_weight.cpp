@@ -10,7 +10,7 @@ namespace tensorlite::cpu::TL_CPU_NS {
 namespace {
 
 constexpr std::int64_t kTasks = 32;               // wanted; a number of its own and not of the machine: it decides the order of sums
-constexpr std::int64_t kTilePositions = 512;      // output positions of one tile: longer sums move less memory, shorter ones stay in cache
+constexpr std::int64_t kTilePositions = 256;      // output positions of one tile: longer sums move less memory, shorter ones stay in cache
 constexpr std::int64_t kRegionBytes = 256 << 10;  // of one tile's part of an image
 constexpr std::int64_t kInPlaceRows = 4 * kTileRows;  // of the product: fewer do not repay a copy of the gradient
 

@@ -1,0 +1,237 @@
+#include "conv_winograd.hpp"
+
+#include "gemm_epilogue.hpp"
+#include "gemm_pack.hpp"
+#include "parallel.hpp"
+
+namespace tensorlite::cpu::TL_CPU_NS {
+namespace {
+
+using namespace Eigen::internal;
+using P = Packet<float>;
+
+constexpr int kIn = 6, kOut = 4, kPoints = kIn * kIn;
+constexpr int kL = kLanes<float>;
+constexpr std::int64_t kBlockBytes = 640 << 10;  // of one block's transformed images and products
+constexpr std::int64_t kNoOffset = 0;
+
+EIGEN_ALWAYS_INLINE P times(float factor, P x, P plus) { return pmadd(pset1<P>(factor), x, plus); }
+
+// The one-dimensional transforms for the points 0, 1, -1, 2, -2 and infinity; x and y are `xs` and `ys` packets apart.
+EIGEN_ALWAYS_INLINE void transform_image(const P* x, int xs, P* y, int ys) {
+  const P a = times(-4, x[2 * xs], x[4 * xs]), b = times(-4, x[xs], x[3 * xs]);
+  const P c = psub(x[4 * xs], x[2 * xs]), d = psub(x[3 * xs], x[xs]);
+  y[0] = times(4, psub(x[0], x[2 * xs]), psub(x[4 * xs], x[2 * xs]));
+  y[ys] = padd(a, b);
+  y[2 * ys] = psub(a, b);
+  y[3 * ys] = times(2, d, c);
+  y[4 * ys] = times(-2, d, c);
+  y[5 * ys] = times(4, psub(x[xs], x[3 * xs]), psub(x[5 * xs], x[3 * xs]));
+}
+EIGEN_ALWAYS_INLINE void transform_product(const P* x, int xs, P* y, int ys) {
+  const P s1 = padd(x[xs], x[2 * xs]), d1 = psub(x[xs], x[2 * xs]), s2 = padd(x[3 * xs], x[4 * xs]), d2 = psub(x[3 * xs], x[4 * xs]);
+  y[0] = padd(padd(x[0], s1), s2);
+  y[ys] = times(2, d2, d1);
+  y[2 * ys] = times(4, s2, s1);
+  y[3 * ys] = padd(times(8, d2, d1), x[5 * xs]);
+}
+EIGEN_ALWAYS_INLINE void transform_kernel(const P* x, int xs, P* y, int ys) {
+  const P sum = padd(x[0], x[2 * xs]), wide = times(4, x[2 * xs], x[0]);
+  const P sixth = pset1<P>(-1.0f / 6), part = pset1<P>(1.0f / 24);
+  y[0] = pmul(pset1<P>(0.25f), x[0]);
+  y[ys] = pmul(sixth, padd(sum, x[xs]));
+  y[2 * ys] = pmul(sixth, psub(sum, x[xs]));
+  y[3 * ys] = pmul(part, times(2, x[xs], wide));
+  y[4 * ys] = pmul(part, times(-2, x[xs], wide));
+  y[5 * ys] = x[2 * xs];
+}
+
+/// Elements from one point to the next: an odd number of cache lines, so that a tile's 36 values fall into different cache sets.
+std::int64_t point_pitch(std::int64_t elements) { return (ceil_div(elements, 16) | 1) * 16; }
+
+/// The transformed weights as panels [point][panel][channel][lane].
+class WinogradWeights {
+ public:
+  WinogradWeights(const Context& context, const ConvProduct<float>& p)
+      : p_(p),
+        panels_{p.outputs},
+        pitch_(p.channels * p.outputs),
+        workspace_(context, sizeof(float) * static_cast<std::size_t>(kPoints * pitch_)) {
+    parallel_for(panels_.count, 1, [&](std::int64_t begin, std::int64_t end) {
+      const Workspace taps(context, sizeof(float) * static_cast<std::size_t>(9 * p_.channels * kTileColumns<float>));
+      for (std::int64_t panel = begin; panel < end; ++panel) pack(panel, taps.data<float>());
+    });
+  }
+  const ColumnPanels<float>& panels() const { return panels_; }
+  const float* panel(std::int64_t point, std::int64_t panel) const {
+    return workspace_.data<float>() + point * pitch_ + panels_.begin(panel) * p_.channels;
+  }
+
+ private:
+  void pack(std::int64_t panel, float* taps) {
+    const ConvWeights<float>& w = p_.weights;
+    const std::int64_t width = panels_.width(panel), size = p_.channels * width;
+    for (std::int64_t tap = 0; tap < 9; ++tap)
+      pack_strip(taps + tap * size, width,
+                 Strip<float>{w.data + panels_.begin(panel) * w.output_stride + tap / 3 * w.y_stride + tap % 3 * w.x_stride, width,
+                              w.output_stride, p_.channels, w.channel_stride});
+    float* const to = workspace_.data<float>() + panels_.begin(panel) * p_.channels;
+    for (std::int64_t i = 0; i < size; i += kL) {
+      P kernel[9], half[3 * kIn], out[kPoints];
+      for (int tap = 0; tap < 9; ++tap) kernel[tap] = ploadu<P>(taps + tap * size + i);
+      for (int x = 0; x < 3; ++x) transform_kernel(kernel + x, 3, half + x, 3);
+      for (int y = 0; y < kIn; ++y) transform_kernel(half + 3 * y, 1, out + kIn * y, 1);
+      for (int point = 0; point < kPoints; ++point) pstoreu(to + point * pitch_ + i, out[point]);
+    }
+  }
+
+  const ConvProduct<float>& p_;
+  ColumnPanels<float> panels_;
+  std::int64_t pitch_;
+  Workspace workspace_;
+};
+
+/// How many tiles of 4x4 results an axis pair has, counted through the whole batch.
+struct TileGrid {
+  std::int64_t rows, columns;
+  explicit TileGrid(const ConvProduct<float>& p) : rows(ceil_div(p.h.outputs, kOut)), columns(ceil_div(p.w.outputs, kOut)) {}
+  std::int64_t per_image() const { return rows * columns; }
+};
+
+/// One block of tiles, by one thread.
+class WinogradTask {
+ public:
+  WinogradTask(const Context& context, const ConvProduct<float>& p, const WinogradWeights& weights, std::int64_t block, const float* bias)
+      : p_(p),
+        weights_(weights),
+        grid_(p),
+        bias_(bias),
+        image_row_(p.channels + 16),
+        product_row_(p.outputs + 16),
+        image_pitch_(point_pitch(block * image_row_)),
+        product_pitch_(point_pitch(block * product_row_)),
+        workspace_(context, sizeof(float) * static_cast<std::size_t>(kPoints * (image_pitch_ + product_pitch_ + p.channels))) {
+    images_ = workspace_.data<float>();
+    products_ = images_ + kPoints * image_pitch_;
+    border_ = products_ + kPoints * product_pitch_;
+  }
+
+  /// Tiles [begin, end); those up to next_end follow on this thread.
+  void run(std::int64_t begin, std::int64_t end, std::int64_t next_end) {
+    for (std::int64_t i = begin; i < end; ++i) load_tile(place(i), images_ + (i - begin) * image_row_);
+    multiply(end - begin, look_ahead(end, next_end, ceil_div(end - begin, kTileRows)));
+    for (std::int64_t i = begin; i < end; ++i) store_tile(place(i), products_ + (i - begin) * product_row_);
+  }
+
+ private:
+  struct Place {
+    std::int64_t image, y, x;  ///< first output position
+  };
+  Place place(std::int64_t tile) const {
+    const std::int64_t in_image = tile % grid_.per_image();
+    return {tile / grid_.per_image(), in_image / grid_.columns * kOut, in_image % grid_.columns * kOut};
+  }
+
+  void load_tile(const Place& at, float* to) {
+    const std::int64_t y = p_.h.begin(at.y), x = p_.w.begin(at.x), width = p_.images.width, pitch = p_.images.pitch;
+    const float* const image = p_.images.data + at.image * p_.images.height * width * pitch;
+    if (y >= 0 && x >= 0 && y + kIn <= p_.images.height && x + kIn <= width)
+      return transform(image + (y * width + x) * pitch, width * pitch, pitch, to);
+    copy_region(border_, image, p_.images, y, kIn, x, kIn, p_.channels);
+    transform(border_, kIn * p_.channels, p_.channels, to);
+  }
+
+  void transform(const float* from, std::int64_t row_pitch, std::int64_t pixel_pitch, float* to) const {
+    for (std::int64_t c = 0; c < p_.channels; c += kL) {
+      P in[kPoints], half[kPoints];
+      for (int y = 0; y < kIn; ++y)
+        for (int x = 0; x < kIn; ++x) in[y * kIn + x] = ploadu<P>(from + y * row_pitch + x * pixel_pitch + c);
+      for (int x = 0; x < kIn; ++x) transform_image(in + x, kIn, half + x, kIn);
+      for (int y = 0; y < kIn; ++y) {
+        P out[kIn];
+        transform_image(half + y * kIn, 1, out, 1);
+        for (int x = 0; x < kIn; ++x) pstoreu(to + (y * kIn + x) * image_pitch_ + c, out[x]);
+      }
+    }
+  }
+
+  void multiply(std::int64_t tiles, Ahead ahead) const {
+    const ColumnPanels<float>& panels = weights_.panels();
+    const RowPanels rows{tiles};
+    for (std::int64_t point = 0; point < kPoints; ++point)
+      for (std::int64_t panel = 0; panel < panels.count; ++panel)
+        for (std::int64_t row = 0; row < rows.count; ++row) {
+          TileInput<float> in{images_ + point * image_pitch_ + rows.begin(row) * image_row_,
+                              image_row_,
+                              &kNoOffset,
+                              weights_.panel(point, panel),
+                              panels.width(panel),
+                              p_.channels};
+          ahead.deal(in);
+          tile_function<float>(AForm::row_major, static_cast<int>(rows.width(row)), static_cast<int>(panels.width(panel) / kL))(
+              in, {products_ + point * product_pitch_ + rows.begin(row) * product_row_ + panels.begin(panel), product_row_});
+        }
+  }
+
+  void store_tile(const Place& at, const float* from) const {
+    const int rows = static_cast<int>(std::min<std::int64_t>(kOut, p_.h.outputs - at.y));
+    const int columns = static_cast<int>(std::min<std::int64_t>(kOut, p_.w.outputs - at.x));
+    float* const to = p_.out + at.image * p_.out_image_stride + at.y * p_.out_row_stride + at.x * p_.out_pixel_stride;
+    const P zero = pset1<P>(0.0f);
+    for (std::int64_t o = 0; o < p_.outputs; o += kL) {
+      P in[kPoints], half[kOut * kIn];
+      for (int point = 0; point < kPoints; ++point) in[point] = ploadu<P>(from + point * product_pitch_ + o);
+      for (int x = 0; x < kIn; ++x) transform_product(in + x, kIn, half + x, kIn);
+      const P bias = bias_ ? ploadu<P>(bias_ + o) : zero;
+      for (int y = 0; y < rows; ++y) {
+        P out[kOut];
+        transform_product(half + y * kIn, 1, out, 1);
+        for (int x = 0; x < columns; ++x) {
+          P value = padd(out[x], bias);
+          if (p_.activation == Activation::relu) value = pmax<Eigen::PropagateNaN>(value, zero);
+          pstoreu(to + y * p_.out_row_stride + x * p_.out_pixel_stride + o, value);
+        }
+      }
+    }
+  }
+
+  /// The images that tiles [begin, end) read and the results that they write.
+  Ahead look_ahead(std::int64_t begin, std::int64_t end, std::int64_t row_panels) const {
+    if (begin >= end) return {};
+    const auto row_of = [&](std::int64_t tile) { return std::pair{place(tile).image, place(tile).y}; };
+    const auto [image, y] = row_of(begin);
+    const auto [last_image, last_y] = row_of(end - 1);
+    const auto source = [&](std::int64_t n, std::int64_t row) {
+      return p_.images.data +
+             (n * p_.images.height + std::clamp<std::int64_t>(row, 0, p_.images.height)) * p_.images.width * p_.images.pitch;
+    };
+    const auto target = [&](std::int64_t n, std::int64_t row) { return p_.out + n * p_.out_image_stride + row * p_.out_row_stride; };
+    return {{source(image, p_.h.begin(y)), source(last_image, p_.h.begin(last_y) + kIn)},
+            {target(image, y), target(last_image, std::min(p_.h.outputs, last_y + kOut))},
+            kPoints * weights_.panels().count * row_panels};
+  }
+
+  const ConvProduct<float>& p_;
+  const WinogradWeights& weights_;
+  TileGrid grid_;
+  const float* bias_;
+  std::int64_t image_row_, product_row_, image_pitch_, product_pitch_;
+  Workspace workspace_;
+  float *images_, *products_, *border_;
+};
+
+}  // namespace
+
+void conv_winograd(const Context& context, const ConvProduct<float>& p, const float* bias) {
+  const WinogradWeights weights(context, p);
+  const std::int64_t tiles = p.batch * TileGrid(p).per_image();
+  const std::int64_t affordable = kBlockBytes / (kPoints * (p.channels + p.outputs) * static_cast<std::int64_t>(sizeof(float)));
+  const std::int64_t block = std::min(std::clamp<std::int64_t>(affordable / kTileRows * kTileRows, kTileRows, 4 * kTileRows), tiles);
+  parallel_for(ceil_div(tiles, block), 1, [&](std::int64_t begin, std::int64_t end) {
+    WinogradTask task(context, p, weights, block, bias);
+    for (std::int64_t i = begin; i < end; ++i)
+      task.run(i * block, std::min(tiles, (i + 1) * block), std::min({tiles, (i + 2) * block, end * block}));
+  });
+}
+
+}  // namespace tensorlite::cpu::TL_CPU_NS
