@@ -27,7 +27,8 @@ using Environment = std::map<std::string, std::string>;
 inline ChildResult run_program(const std::string& command, const Environment& environment) {
   std::string line = "env";
   for (const char* name : {"TENSORLITE_CUDA_PLUGIN", "TENSORLITE_SIMULATED_GPUS", "TENSORLITE_SIMULATED_FAULTS", "TENSORLITE_TEST_DEVICE",
-                           "TENSORLITE_LOG", "TENSORLITE_LOG_PLACEMENT", "TENSORLITE_CPU_ISA"})
+                           "TENSORLITE_LOG", "TENSORLITE_LOG_PLACEMENT", "TENSORLITE_CPU_ISA", "TENSORLITE_FORCE_GPU_ALLOW_GROWTH",
+                           "TF_FORCE_GPU_ALLOW_GROWTH", "TENSORLITE_CUDA_SYNC"})
     if (environment.count(name) == 0) line += std::string(" -u ") + name;
   for (const auto& [name, value] : environment) line += " '" + name + "=" + value + "'";
   ChildResult result;

@@ -55,8 +55,9 @@ for name in ("abs acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 ex
              "sinh sqrt square tan tanh").split():
     x = positive(3, 7)
     add(name, getattr(torch, name), x + 1 if name == "acosh" else x)
-for name in "relu relu6 selu gelu silu mish softplus softsign hardsigmoid hardswish logsigmoid elu leaky_relu".split():
+for name in "relu relu6 selu gelu silu mish softplus softsign hardswish logsigmoid elu leaky_relu".split():
     add(name, getattr(F, name), normal(4, 9) * 3)
+add("hardsigmoid", lambda x: F.relu6(x + 3) / 6, normal(4, 9) * 3)  # F.hardsigmoid multiplies by a float32 sixth
 add("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), normal(4, 9) * 2)
 add("clamp", lambda x: torch.clamp(x, -0.5, 0.7), normal(5, 6))
 for name in "floor ceil round trunc sign".split():
