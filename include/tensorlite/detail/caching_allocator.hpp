@@ -12,7 +12,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <memory_resource>
 #include <mutex>
 #include <set>
 #include <string>
@@ -72,8 +71,6 @@ class CachingAllocator {
     const std::size_t whole = options_.limit / options_.region_granularity * options_.region_granularity;
     options_.limit = whole ? whole : options_.region_granularity;
     stats_.limit = options_.limit;
-    bins_.reserve(kBins);
-    for (int i = 0; i < kBins; ++i) bins_.emplace_back(BySizeThenAddress{}, &nodes_);
   }
   ~CachingAllocator() {
     for (const Region& region : regions_) source_.unmap(region.data, region.size);
@@ -114,7 +111,7 @@ class CachingAllocator {
   PoolStats stats() const {
     std::lock_guard guard(lock_);
     PoolStats stats = stats_;
-    if (bin_mask_) stats.largest_free_block = (*bins_[std::bit_width(bin_mask_) - 1].rbegin())->size;
+    if (bin_mask_) stats.largest_free_block = (*bins_[static_cast<std::size_t>(std::bit_width(bin_mask_) - 1)].rbegin())->size;
     return stats;
   }
   /// The peaks become the current values, the counters 0.
@@ -150,7 +147,7 @@ class CachingAllocator {
     using is_transparent = void;
     bool operator()(const Block* a, std::size_t size) const { return a->size < size; }
   };
-  using Bin = std::pmr::set<Block*, BySizeThenAddress>;
+  using Bin = std::set<Block*, BySizeThenAddress>;
   /// A stretch of memory, free or in use. All blocks form one list in the order of their addresses.
   struct Block {
     char* data = nullptr;
@@ -219,28 +216,34 @@ class CachingAllocator {
     int shift_ = 56;
   };
 
-  static constexpr int kBins = 21;
+  static constexpr std::size_t kBins = 21;
   static constexpr std::size_t kFirstRegion = std::size_t{2} << 20, kAlwaysSplit = std::size_t{128} << 20;
 
-  static int bin_of(std::size_t size) { return std::min(kBins - 1, std::max(0, static_cast<int>(std::bit_width(size >> 8)) - 1)); }
+  static std::size_t bin_of(std::size_t size) { return std::min(kBins - 1, static_cast<std::size_t>(std::bit_width(size >> 9))); }
 
   // --- free blocks
 
   void insert_free(Block* block) {
-    const int bin = bin_of(block->size);
+    const std::size_t bin = bin_of(block->size);
     block->free = true;
-    block->position = bins_[bin].insert(block).first;
     bin_mask_ |= 1u << bin;
+    if (spare_nodes_.empty()) {
+      block->position = bins_[bin].insert(block).first;
+      return;
+    }
+    spare_nodes_.back().value() = block;
+    block->position = bins_[bin].insert(std::move(spare_nodes_.back())).position;
+    spare_nodes_.pop_back();
   }
   void remove_free(Block* block) {
-    const int bin = bin_of(block->size);
-    bins_[bin].erase(block->position);
+    const std::size_t bin = bin_of(block->size);
+    spare_nodes_.push_back(bins_[bin].extract(block->position));
     block->free = false;
     if (bins_[bin].empty()) bin_mask_ &= ~(1u << bin);
   }
   /// Gives a free block new bounds; where its rank stays the same nothing else is touched.
   void resize_free(Block* block, char* data, std::size_t size) {
-    const int bin = bin_of(block->size);
+    const std::size_t bin = bin_of(block->size);
     const Block bounds{.data = data, .size = size};
     bool keeps_rank = bin == bin_of(size);
     if (keeps_rank && block->position != bins_[bin].begin()) keeps_rank = BySizeThenAddress{}(*std::prev(block->position), &bounds);
@@ -253,7 +256,7 @@ class CachingAllocator {
   }
   Block* find(std::size_t size) {
     for (std::uint32_t bins = bin_mask_ >> bin_of(size) << bin_of(size); bins; bins &= bins - 1) {
-      const Bin& bin = bins_[std::countr_zero(bins)];
+      const Bin& bin = bins_[static_cast<std::size_t>(std::countr_zero(bins))];
       const auto best = bin.lower_bound(size);
       if (best != bin.end()) return *best;
     }
@@ -387,9 +390,9 @@ class CachingAllocator {
   RegionSource source_;
   PoolOptions options_;
   PoolStats stats_;
-  std::pmr::unsynchronized_pool_resource nodes_;
-  std::vector<Bin> bins_;
-  std::uint32_t bin_mask_ = 0;  ///< bit b: bin b has blocks
+  std::array<Bin, kBins> bins_;
+  std::vector<Bin::node_type> spare_nodes_;  ///< of the bins, kept so that a change of bin allocates nothing
+  std::uint32_t bin_mask_ = 0;               ///< bit b: bin b has blocks
   LiveBlocks live_;
   std::deque<Block> storage_;
   Block *spare_ = nullptr, *first_ = nullptr;
