@@ -4,11 +4,20 @@
 #include <algorithm>
 #include <set>
 
-namespace tensorlite::nn {
+namespace tensorlite {
+
+detail::ModuleLink::ModuleLink(std::string child_name, std::shared_ptr<ModuleState> child)
+    : name(std::move(child_name)), state(std::move(child)) {
+  ++state->parents;
+}
+detail::ModuleLink::~ModuleLink() {
+  if (state) --state->parents;
+}
+
+namespace nn {
 
 using State = detail::ModuleState;
 using StatePtr = std::shared_ptr<State>;
-using Place = detail::ModulePlace;
 
 namespace {
 
@@ -16,8 +25,8 @@ namespace {
 template <class Visit> void walk(const StatePtr& state, const std::string& name, std::set<const State*>& seen, const Visit& visit) {
   if (!seen.insert(state.get()).second) return;
   visit(name, state);
-  for (const auto& [child_name, place] : state->children)
-    walk(place->state, name.empty() ? child_name : name + "." + child_name, seen, visit);
+  for (const detail::ModuleLink& child : state->children)
+    walk(child.state, name.empty() ? child.name : name + "." + child.name, seen, visit);
 }
 template <class Visit> void walk(const StatePtr& root, const Visit& visit) {
   std::set<const State*> seen;
@@ -51,11 +60,10 @@ Tensor& find(const StatePtr& root, NamedTensorList State::*member, const char* w
   State* state = root.get();
   std::string_view rest = wanted;
   for (std::size_t dot; (dot = rest.find('.')) != rest.npos; rest.remove_prefix(dot + 1)) {
-    const auto child =
-        std::find_if(state->children.begin(), state->children.end(), [&](const auto& c) { return c.first == rest.substr(0, dot); });
-    TL_CHECK(child != state->children.end(), ValueError, what, "there is no module '", rest.substr(0, dot), "' on the way to '", wanted,
-             "'");
-    state = child->second->state.get();
+    const std::string_view part = rest.substr(0, dot);
+    const auto child = std::find_if(state->children.begin(), state->children.end(), [&](const auto& link) { return link.name == part; });
+    TL_CHECK(child != state->children.end(), ValueError, what, "there is no module '", part, "' on the way to '", wanted, "'");
+    state = child->state.get();
   }
   for (auto& [name, tensor] : state->*member)
     if (name == rest) return tensor;
@@ -95,21 +103,29 @@ void append_names(std::string& text, const char* what, const std::vector<std::st
 
 // ----------------------------------------------------------------------------------------------------------- copies and calls
 
-Module::Module(std::string kind) : place_(std::make_shared<Place>(std::make_shared<State>())) { place_->state->kind = std::move(kind); }
+Module::Module(std::string kind) : state_(std::make_shared<State>()) { state_->kind = std::move(kind); }
 
-Module::Module(const Module& other) : place_(std::make_shared<Place>(other.shared())) {}
-
-Module& Module::operator=(const Module& other) {
-  if (place_) place_->state = other.shared();
-  else place_ = std::make_shared<Place>(other.shared());
+Module& Module::operator=(Module&& other) noexcept {
+  if (this == &other) return *this;
+  if (state_ && state_->parents > 0 && other.state_) {
+    // A parent's list points to this state: it takes the contents.
+    const int parents = state_->parents;
+    *state_ = std::move(*other.state_);
+    state_->parents = parents;
+    other.state_.reset();
+  } else {
+    // The members are assigned next. They must be in no list any more, so that they take over the states that the new list points to.
+    if (state_) state_->children.clear();
+    state_ = std::move(other.state_);
+  }
   return *this;
 }
 
 Tensor Module::forward(const Tensor& x) { return std::as_const(*this).forward(x); }
 Tensor Module::forward(const Tensor&) const {
-  throw NotImplementedError("forward",
-                            detail::concat("this ", kind(), " has none; declare `Tensor forward(const Tensor& x)` in the struct, ",
-                                           "and do not call through a sliced copy"));
+  throw NotImplementedError(
+      "forward", detail::concat("this ", kind(), " has none: declare `Tensor forward(const Tensor& x)` in the struct (const or not); ",
+                                "what named_modules() gives cannot be called"));
 }
 
 void Module::call_hooks(const Tensor& input, const Tensor& output) const {
@@ -131,12 +147,12 @@ void Module::throw_moved() { throw ValueError("Module", "this module was moved f
 
 void Module::check_new_name(const char* op, const std::string& name) const {
   TL_CHECK(!name.empty() && name.find('.') == name.npos, ValueError, op, "'", name, "' is no name: it must not be empty nor have a dot");
-  const auto taken = [&](const auto& list) {
-    return std::any_of(list.begin(), list.end(), [&](const auto& e) { return e.first == name; });
-  };
   const State& own = state();
-  TL_CHECK(!taken(own.parameters) && !taken(own.buffers) && !taken(own.children), ValueError, op, "the name '", name, "' is taken in this ",
-           own.kind);
+  bool taken = false;
+  for (const auto* list : {&own.parameters, &own.buffers})
+    for (const auto& entry : *list) taken |= entry.first == name;
+  for (const detail::ModuleLink& child : own.children) taken |= child.name == name;
+  TL_CHECK(!taken, ValueError, op, "the name '", name, "' is taken in this ", own.kind);
 }
 
 Tensor Module::register_parameter(const std::string& name, const Tensor& tensor) {
@@ -159,7 +175,7 @@ void Module::add_child(const std::string& name, const Module& child) {
   walk(child.shared(), [&](const std::string&, const StatePtr& below) {
     TL_CHECK(below != shared(), ValueError, "register_module", "'", name, "' holds the module it is to be registered in");
   });
-  state().children.emplace_back(name, child.place_);
+  state().children.emplace_back(name, child.shared());
 }
 
 // ------------------------------------------------------------------------------------------------------------------- contents
@@ -180,7 +196,7 @@ Tensor& Module::buffer(std::string_view name) const { return find(shared(), &Sta
 
 std::vector<std::pair<std::string, Module>> Module::named_modules() const {
   std::vector<std::pair<std::string, Module>> list;
-  walk(shared(), [&](const std::string& name, const StatePtr& found) { list.emplace_back(name, Module(std::make_shared<Place>(found))); });
+  walk(shared(), [&](const std::string& name, const StatePtr& found) { list.emplace_back(name, Module(found)); });
   return list;
 }
 
@@ -246,4 +262,5 @@ void Module::load_state_dict(const StateDict& dict, LoadOptions options) const {
     if (const auto entry = dict.find(name); entry != dict.end()) tensor->copy_(entry->second);
 }
 
-}  // namespace tensorlite::nn
+}  // namespace nn
+}  // namespace tensorlite

@@ -20,8 +20,8 @@ std::string grouped(std::int64_t number) {
 
 /// A module of the tree with what is needed to watch it run.
 struct Watched : Module {
-  Watched(const Module& module, std::string dotted_name, std::int64_t own)
-      : Module(module),
+  Watched(Module&& module, std::string dotted_name, std::int64_t own)
+      : Module(std::move(module)),
         name(std::move(dotted_name)),
         own_parameters(own),
         is_layer(own > 0 || state().children.empty()),
@@ -44,10 +44,10 @@ struct Watched : Module {
 class Watch {
  public:
   Watch(const Module& model, std::vector<Row>& rows) {
-    const auto modules = model.named_modules();
+    auto modules = model.named_modules();
     const NamedTensorList parameters = model.named_parameters();
     all_.reserve(modules.size());
-    for (const auto& [name, module] : modules) all_.emplace_back(module, name, own_count(parameters, name));
+    for (auto& [name, module] : modules) all_.emplace_back(std::move(module), name, own_count(parameters, name));
     for (Watched& w : all_)
       if (w.is_layer)
         w.hook = w.register_forward_hook([&w, &rows](const Module&, const Tensor&, const Tensor& output) {

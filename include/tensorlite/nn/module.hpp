@@ -12,9 +12,9 @@
 //   Net net;
 //   Tensor y = net(x);
 //
-// A module is a handle, as a Tensor is: a copy is the same network (same parameters, buffers and mode), and moving or copying one leaves no
-// dangling registration. Assigning to a registered member replaces that layer in the tree: `net.fc = nn::Linear{128, 20}`. An independent
-// network is a second object: `Net other; other.load_state_dict(net.state_dict());`.
+// A module owns its parameters and can be moved, not copied: members stay registered wherever the network moves. Assigning to a registered
+// member replaces that layer in the tree: `net.fc = nn::Linear{128, 20}`. For a second network with the same values build one and load:
+// `Net other; other.load_state_dict(net.state_dict());`.
 #pragma once
 
 #include <tensorlite/ops/loss.hpp>
@@ -38,19 +38,24 @@ using ForwardHook = std::function<void(const Module& module, const Tensor& input
 
 namespace detail {
 struct ModuleState;
-/// The place of a module object. Parents hold places, so what is assigned to the object is what they see.
-struct ModulePlace {
-  explicit ModulePlace(std::shared_ptr<ModuleState> s) : state(std::move(s)) {}
+/// A child in its parent's list; the child's state counts the lists it is in.
+class ModuleLink {
+ public:
+  ModuleLink(std::string child_name, std::shared_ptr<ModuleState> child);
+  ModuleLink(ModuleLink&&) noexcept = default;
+  ~ModuleLink();
+  std::string name;
   std::shared_ptr<ModuleState> state;
 };
-/// What copies of a module share.
+/// What a module object points to, so that parents still see it when the object has moved.
 struct ModuleState {
   std::string kind;
   NamedTensorList parameters, buffers;  ///< an undefined tensor: an optional one that is not there
-  std::vector<std::pair<std::string, std::shared_ptr<ModulePlace>>> children;
+  std::vector<ModuleLink> children;
   std::vector<std::pair<int, nn::ForwardHook>> hooks;
   int next_hook = 0;
   bool training = true;
+  int parents = 0;
 };
 }  // namespace detail
 
@@ -65,9 +70,8 @@ class TL_API Module {
  public:
   /// `kind` is what summary() prints ("Conv2d").
   explicit Module(std::string kind = "Module");
-  Module(const Module& other);
   Module(Module&& other) noexcept = default;
-  Module& operator=(const Module& other);
+  Module& operator=(Module&& other) noexcept;
   virtual ~Module() = default;
 
   /// What the module computes: a network declares one of these two. Throws NotImplementedError when it declared neither.
@@ -103,8 +107,8 @@ class TL_API Module {
   /// The one of this dotted name; assigning to it replaces it. Throws ValueError.
   Tensor& parameter(std::string_view name) const;
   Tensor& buffer(std::string_view name) const;
-  /// This module ("") and all below it, each once, parents first. What comes back gives access to names, parameters and mode; its forward()
-  /// cannot be called.
+  /// This module ("") and all below it, each once, parents first. What comes back gives access to parameters and mode; its forward() cannot
+  /// be called.
   std::vector<std::pair<std::string, Module>> named_modules() const;
   /// Calls `visit` with every module below this one, children first, then with this one.
   void apply(const std::function<void(Module&)>& visit) const;
@@ -133,9 +137,6 @@ class TL_API Module {
   int register_forward_hook(ForwardHook hook) const;
   void remove_forward_hook(int id) const;
 
-  /// Do both stand for the same network?
-  bool is_same(const Module& other) const { return &state() == &other.state(); }
-
  protected:
   detail::ModuleState& state() const { return *shared(); }
   /// The i-th parameter or buffer registered in this very module.
@@ -149,18 +150,18 @@ class TL_API Module {
 
  private:
   const std::shared_ptr<detail::ModuleState>& shared() const {
-    if (!place_) [[unlikely]]
+    if (!state_) [[unlikely]]
       throw_moved();
-    return place_->state;
+    return state_;
   }
-  explicit Module(std::shared_ptr<detail::ModulePlace> place) : place_(std::move(place)) {}
+  explicit Module(std::shared_ptr<detail::ModuleState> state) : state_(std::move(state)) {}
   void add_child(const std::string& name, const Module& child);
   void check_new_name(const char* op, const std::string& name) const;
   void set_training(bool enable) const;
   void call_hooks(const Tensor& input, const Tensor& output) const;
   [[noreturn]] static void throw_moved();
 
-  std::shared_ptr<detail::ModulePlace> place_;
+  std::shared_ptr<detail::ModuleState> state_;
 };
 
 }  // namespace nn

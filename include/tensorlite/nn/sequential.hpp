@@ -18,8 +18,13 @@ class TL_API Sequential : public Module {
 
   template <class Layer> void push_back(Layer&& layer) { push_back(std::to_string(layers_.size()), std::forward<Layer>(layer)); }
   template <class Layer> void push_back(const std::string& name, Layer layer) {
-    if constexpr (std::is_base_of_v<Module, Layer>) register_module(name, layer);
-    layers_.emplace_back(std::move(layer));
+    if constexpr (std::is_base_of_v<Module, Layer>) {
+      const auto module = std::make_shared<Layer>(std::move(layer));
+      register_module(name, *module);
+      layers_.emplace_back([module](const Tensor& x) { return (*module)(x); });
+    } else {
+      layers_.emplace_back(std::move(layer));
+    }
   }
   std::size_t size() const { return layers_.size(); }
   Tensor forward(const Tensor& x) const override {
