@@ -62,6 +62,9 @@ void add_slots(State& s, const std::vector<Physical>& physicals, const Backend* 
 }  // namespace
 
 void read_log_environment() {
+  const char* placement = std::getenv("TENSORLITE_LOG_PLACEMENT");
+  if (placement && *placement && std::strcmp(placement, "0") != 0 && std::strcmp(placement, "false") != 0 && !state().log_placement_chosen)
+    set_flag(kLogPlacement, true);
   const char* text = std::getenv("TENSORLITE_LOG");
   if (!text || !*text) return;
   constexpr const char* names[] = {"error", "warn", "info", "debug"};

@@ -255,7 +255,10 @@ void KernelCall::finish() {
 
 namespace debugging {
 
-void set_log_device_placement(bool enable) { set_flag(kLogPlacement, enable); }
+void set_log_device_placement(bool enable) {
+  state().log_placement_chosen = true;
+  set_flag(kLogPlacement, enable);
+}
 bool get_log_device_placement() { return has_flag(kLogPlacement); }
 
 void set_log_sink(std::function<void(const PlacementEvent&)> sink) {

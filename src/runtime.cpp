@@ -80,13 +80,16 @@ void after_fork_in_child() {
 State& state() {
   static State& s = *[] {
     State* made = new State;
-    const char* placement = std::getenv("TENSORLITE_LOG_PLACEMENT");
-    if (placement && *placement && std::strcmp(placement, "0") != 0 && std::strcmp(placement, "false") != 0) made->flags = kLogPlacement;
     platform::at_fork(before_fork, after_fork, after_fork_in_child);
     return made;
   }();
   return s;
 }
+
+namespace {
+// Made when the library is loaded: a child forked while another thread makes it would wait for that thread forever.
+[[maybe_unused]] State& g_made_at_load = state();
+}  // namespace
 
 ThreadData& thread_data() { return t_data; }
 
@@ -234,7 +237,9 @@ void release(Device device, void* data) {
   if (slot->device.is_gpu()) {
     try {
       order_streams(*slot);
-    } catch (const std::exception& error) { log(LogLevel::error, concat("release on ", device, ": ", error.what())); }
+    } catch (const std::exception& error) {  // After main the driver may be gone already, and a tensor of static lifetime dies quietly.
+      log(LogLevel::debug, concat("release on ", device, ": ", error.what()));
+    }
   }
   if (!slot->pool || !slot->pool->release(data)) {
     char address[32];

@@ -91,6 +91,7 @@ struct State {
   std::atomic<bool> initialized{false};
   std::atomic<std::uint32_t> flags{0};
   std::atomic<LogLevel> log_level{LogLevel::warn};
+  std::atomic<bool> log_placement_chosen{false};  ///< by a call, which then beats the environment
   std::atomic<PlacementPolicy> placement{PlacementPolicy::automatic};
   std::array<std::array<std::atomic<Slot*>, kMaxLogical>, 2> slots{};
   std::array<std::atomic<int>, 2> slot_count{};

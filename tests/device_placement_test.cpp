@@ -169,8 +169,8 @@ TEST_CASE("the placement log can be switched on by the environment") {
     CHECK(!contains(child->output, "Executing op AddV2"));
     return;
   }
-  CHECK(tl::debugging::get_log_device_placement());
   const tl::Tensor a = small();
+  CHECK(tl::debugging::get_log_device_placement());
   tl::debugging::set_log_device_placement(false);
   CHECK(!tl::debugging::get_log_device_placement());
   a + a;
