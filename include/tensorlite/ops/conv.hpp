@@ -77,13 +77,15 @@ TL_API std::pair<Tensor, Tensor> conv2d_weight_gradient(const Tensor& g, const T
 
 Tensor conv2d_nhwc(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvPlan& plan, Activation activation);
 
+Tensor conv2d_weight_gradient_op(const Tensor& g, const Tensor& x, const Dims& weight, const ConvParams& params);
+
 /// The input gradient as an op of its own: linear in g and weight, so its gradients are convolutions again.
 inline Tensor conv2d_input_gradient_op(const Tensor& g, const Tensor& weight, const Dims& input, const ConvParams& params) {
   const Tensor out = conv2d_input_gradient(g, weight, input, params);
   return record("Conv2DBackpropInput", out, {g, weight}, {g, weight}, [params](const BackwardContext& c, const Tensor& gg) {
     Gradients grads(2);
     if (c.needs(0)) grads[0] = conv2d_nhwc(gg, c.saved(1), {}, {params, c.saved(0).sizes()}, Activation::none);
-    if (c.needs(1)) grads[1] = conv2d_weight_gradient(c.saved(0), gg, c.saved(1).sizes(), params, false).first;
+    if (c.needs(1)) grads[1] = conv2d_weight_gradient_op(c.saved(0), gg, c.saved(1).sizes(), params);
     return grads;
   });
 }
