@@ -27,6 +27,8 @@ foreach(source IN LISTS tensorlite_tests)
   tensorlite_program(${name} ${source})
   target_compile_definitions(${name} PRIVATE TENSORLITE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE tensorlite_test_main nlohmann_json::nlohmann_json ZLIB::ZLIB Threads::Threads)
+  # Most of a test's cost is its compilation, under the sanitizers above all.
+  target_compile_options(${name} PRIVATE $<IF:$<BOOL:${TENSORLITE_SANITIZE}>,-O0,$<$<CONFIG:Release>:-O1>>)
   add_test(NAME ${name} COMMAND ${name})
   if(TARGET tensorlite_simulated_gpu)
     target_compile_definitions(${name} PRIVATE TENSORLITE_SIMULATED_GPU_PLUGIN="$<TARGET_FILE:tensorlite_simulated_gpu>")

@@ -13,19 +13,18 @@ quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; echo "package: failed: 
 consumer() {
   local name=$1
   shift
-  quietly cmake -G Ninja -S "$work/source" -B "$work/$name-build" -DCMAKE_BUILD_TYPE=Release -DTENSORLITE_CPU_ISAS=v2 \
-    -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" "$@"
-  quietly cmake --build "$work/$name-build"
-  quietly "$work/$name-build/consumer"
+  quietly cmake -G Ninja -S "$work/source" -B "$work/$name" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "$@"
+  quietly cmake --build "$work/$name"
+  quietly "$work/$name/consumer"
   echo "package: $name consumer builds and runs"
 }
 
 # installed NAME BUILD: installs BUILD, moves the prefix away and builds the consumer against it.
 installed() {
-  quietly cmake --install "$2" --prefix "$work/$1-first"
-  mv "$work/$1-first" "$work/$1-moved"
+  quietly cmake --install "$2" --prefix "$work/$1-prefix"
+  mv "$work/$1-prefix" "$work/$1-moved"
   consumer "$1" -DCMAKE_PREFIX_PATH="$work/$1-moved"
-  if grep -rlF -e "$work/$1-first" -e "$root" "$work/$1-moved" --include='*.cmake'; then
+  if grep -rlF -e "$work/$1-prefix" -e "$root" "$work/$1-moved" --include='*.cmake'; then
     echo "package: the files above name a path of the build"
     exit 1
   fi
@@ -36,14 +35,12 @@ cp -r tests/package "$work/source"
 [ -e build/release/lib/libtensorlite.so ] || scripts/test.sh
 installed shared build/release
 
-quietly cmake -G Ninja -S . -B build/static -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DTENSORLITE_CPU_ISAS=v2 -DTENSORLITE_CUDA=OFF \
-  -DTENSORLITE_BUILD_TESTS=OFF -DTENSORLITE_BUILD_BENCHMARKS=OFF -DTENSORLITE_BUILD_EXAMPLES=OFF
-quietly cmake --build build/static
-installed static build/static
+# The static library is built once, as a subdirectory of the consumer, and installed from there.
+consumer subdirectory -DTENSORLITE_SUBDIRECTORY="$root" -DBUILD_SHARED_LIBS=OFF -DTENSORLITE_INSTALL=ON -DTENSORLITE_CUDA=OFF \
+  -DTENSORLITE_CPU_ISAS=v2 -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)"
+installed static "$work/subdirectory"
 
-consumer subdirectory -DTENSORLITE_SUBDIRECTORY="$root" -DTENSORLITE_CUDA=OFF
-
-for binary in build/release/lib/libtensorlite.so build/release/bin/mnist_cnn "$work"/shared-moved/bin/tensorlite-doctor; do
+for binary in build/release/lib/libtensorlite.so build/release/bin/mnist_cnn "$work/shared-moved/bin/tensorlite-doctor"; do
   if readelf -d "$binary" | grep -E 'NEEDED.*(cuda|cublas|cudnn|nvrtc|nvidia)'; then
     echo "package: $binary is linked to a CUDA library"
     exit 1
