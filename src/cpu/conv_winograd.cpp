@@ -12,7 +12,7 @@ using P = Packet<float>;
 
 constexpr int kIn = 6, kOut = 4, kPoints = kIn * kIn;
 constexpr int kL = kLanes<float>;
-constexpr std::int64_t kBlockBytes = 640 << 10;  // of one block's transformed images and products
+constexpr std::int64_t kBlockBytes = 768 << 10;  // of one block's transformed images and products
 constexpr std::int64_t kNoOffset = 0;
 
 EIGEN_ALWAYS_INLINE P times(float factor, P x, P plus) { return pmadd(pset1<P>(factor), x, plus); }
@@ -55,7 +55,7 @@ class WinogradWeights {
   WinogradWeights(const Context& context, const ConvProduct<float>& p)
       : p_(p),
         panels_{p.outputs},
-        pitch_(p.channels * p.outputs),
+        pitch_(point_pitch(p.channels * p.outputs)),
         workspace_(context, sizeof(float) * static_cast<std::size_t>(kPoints * pitch_)) {
     parallel_for(panels_.count, 1, [&](std::int64_t begin, std::int64_t end) {
       const Workspace taps(context, sizeof(float) * static_cast<std::size_t>(9 * p_.channels * kTileColumns<float>));
@@ -220,13 +220,21 @@ class WinogradTask {
   float *images_, *products_, *border_;
 };
 
+/// Tiles of one block: as many as the second-level cache holds beside the weights, or the most when every block has to fetch the weights
+/// from further away.
+std::int64_t block_tiles(const ConvProduct<float>& p) {
+  constexpr std::int64_t most = 4 * kTileRows, size = sizeof(float);
+  if (kPoints * p.channels * p.outputs * size > kBlockBytes) return most;
+  const std::int64_t affordable = kBlockBytes / (kPoints * (p.channels + p.outputs) * size);
+  return std::clamp<std::int64_t>(affordable / kTileRows * kTileRows, kTileRows, most);
+}
+
 }  // namespace
 
 void conv_winograd(const Context& context, const ConvProduct<float>& p, const float* bias) {
   const WinogradWeights weights(context, p);
   const std::int64_t tiles = p.batch * TileGrid(p).per_image();
-  const std::int64_t affordable = kBlockBytes / (kPoints * (p.channels + p.outputs) * static_cast<std::int64_t>(sizeof(float)));
-  const std::int64_t block = std::min(std::clamp<std::int64_t>(affordable / kTileRows * kTileRows, kTileRows, 4 * kTileRows), tiles);
+  const std::int64_t block = std::min(block_tiles(p), tiles);
   parallel_for(ceil_div(tiles, block), 1, [&](std::int64_t begin, std::int64_t end) {
     WinogradTask task(context, p, weights, block, bias);
     for (std::int64_t i = begin; i < end; ++i)
