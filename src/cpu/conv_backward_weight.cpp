@@ -1,3 +1,4 @@
+#include "conv_depthwise.hpp"
 #include "conv_region.hpp"
 #include "dispatch.hpp"
 #include "gemm_pack.hpp"
@@ -197,6 +198,9 @@ template <class In> void weight_gradient(const Context& context, const WeightGra
     return;
   }
   if (p.outputs == 0) return;
+  if (p.groups > 1 && p.channels == 1 && p.outputs == 1)
+    return depthwise_weight_gradient(context,
+                                     DepthwiseGradient<In>{p.batch, p.groups, p.h, p.w, p.images, p.grad_out, p.grad_weight, p.grad_bias});
   const Cut<T> cut(p);
   const std::int64_t panels = p.groups * cut.panels.count, rows = p.rows() + (p.grad_bias ? 1 : 0);
   const Workspace sums(context, sizeof(T) * static_cast<std::size_t>(cut.chunks * panels * cut.slice));

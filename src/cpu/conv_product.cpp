@@ -1,5 +1,6 @@
 #include "conv_product.hpp"
 
+#include "conv_depthwise.hpp"
 #include "conv_winograd.hpp"
 #include "gemm_epilogue.hpp"
 #include "gemm_pack.hpp"
@@ -172,6 +173,7 @@ template <class In> void conv_product(const Context& context, const ConvProduct<
   using T = GemmType<In>;
   if (p.batch == 0 || p.h.outputs <= 0 || p.w.outputs <= 0 || p.outputs == 0) return;
   const PaddedBias<T> bias(context, p.bias, p.groups * p.outputs);
+  if (p.groups > 1 && p.channels == 1 && p.outputs == 1) return conv_depthwise(context, p, bias.data());
   if constexpr (std::is_same_v<In, float>)
     if (winograd_pays(p)) return conv_winograd(context, p, bias.data());
   const PackedWeights<T, In> weights(context, p);
