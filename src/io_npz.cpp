@@ -218,7 +218,6 @@ void write_directory(detail::AtomicFile& file, const std::vector<Entry>& entries
     put(directory, 20, 2);  // made by version 2.0
     put_common(directory, entry);
     put(directory, 0, 10);  // no comment, disk 0, attributes
-    put(directory, 0, 2);
     put(directory, entry.offset, 4);
     directory += entry.name;
   }

@@ -184,12 +184,14 @@ TEST_CASE("damaged npz archives are refused whole") {
   for (const auto compression : {tl::io::Compression::stored, tl::io::Compression::deflated}) {
     tl::io::save_npz(folder / "good.npz", {{"x", values}}, compression);
     const std::string good = file_bytes(folder / "good.npz");
-    std::string flipped = good;
-    flipped[30 + 5 + 100] ^= 1;
-    CHECK_THAT(error(flipped), ContainsSubstring("entry 'x.npy'") && ContainsSubstring("corrupted"));
+    const std::size_t directory = good.find("PK\1\2");
+    for (std::size_t at = 35; at < directory; ++at) {  // behind the local header, in the array
+      std::string flipped = good;
+      flipped[at] ^= 1;
+      REQUIRE_THAT(error(flipped), ContainsSubstring("entry 'x.npy': "));
+    }
     CHECK_THAT(error(good.substr(0, good.size() / 2)), ContainsSubstring("no zip directory"));
     for (std::size_t n = 0; n < good.size(); ++n) REQUIRE(!error(good.substr(0, n)).empty());
-    const std::size_t directory = good.find("PK\1\2");
     std::string huge = good;
     huge.replace(directory + 24, 4, little(0xfffffff0, 4));
     CHECK_THAT(error(huge), ContainsSubstring("x.npy") && ContainsSubstring("size"));
