@@ -34,7 +34,7 @@ foreach(source IN LISTS tensorlite_tests)
     target_compile_definitions(${name} PRIVATE TENSORLITE_SIMULATED_GPU_PLUGIN="$<TARGET_FILE:tensorlite_simulated_gpu>")
     add_dependencies(${name} tensorlite_simulated_gpu)
     # Once more on a simulated GPU. Tests of single kernels and of the devices themselves bring their own.
-    if(NOT name MATCHES "^(cpu|device)_")
+    if(NOT name MATCHES "^(cpu|device|mnist)_")
       add_test(NAME ${name}_simulated COMMAND ${name})
       set_tests_properties(${name}_simulated PROPERTIES LABELS simulated ENVIRONMENT
         "TENSORLITE_CUDA_PLUGIN=$<TARGET_FILE:tensorlite_simulated_gpu>;TENSORLITE_SIMULATED_GPUS=1x2048;TENSORLITE_TEST_DEVICE=GPU:0;TENSORLITE_REQUIRE_DEVICE=1")
@@ -51,4 +51,10 @@ if(TARGET device_tour)
   target_compile_definitions(device_tour PRIVATE TENSORLITE_SIMULATED_GPU_PLUGIN="$<TARGET_FILE:tensorlite_simulated_gpu>")
   target_compile_definitions(device_programs_test PRIVATE TENSORLITE_DEVICE_TOUR="$<TARGET_FILE:device_tour>")
   add_dependencies(device_programs_test device_tour)
+endif()
+
+# The trainer that mnist_cnn_test runs.
+if(TARGET mnist_cnn)
+  target_compile_definitions(mnist_cnn_test PRIVATE TENSORLITE_MNIST_CNN="$<TARGET_FILE:mnist_cnn>")
+  add_dependencies(mnist_cnn_test mnist_cnn)
 endif()
