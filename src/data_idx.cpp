@@ -89,8 +89,8 @@ ImageSet read_idx_images(const std::string& images_path, const std::string& labe
 
 Mnist read_mnist(const std::string& folder) {
   const auto read = [&](const char* part) {
-    return read_idx_images(find_idx(folder, concat(part, "-images"), "idx3-ubyte"),
-                           find_idx(folder, concat(part, "-labels"), "idx1-ubyte"));
+    const std::string images = find_idx(folder, concat(part, "-images"), "idx3-ubyte");
+    return read_idx_images(images, find_idx(folder, concat(part, "-labels"), "idx1-ubyte"));
   };
   return {read("train"), read("t10k")};
 }

@@ -21,7 +21,7 @@ struct Result {
 
 Result run(const TempFolder& folder, const std::string& arguments, const std::string& environment = "") {
   const std::string out = folder / "stdout", error = folder / "stderr";
-  const int status = std::system((environment + " " TENSORLITE_MNIST_CNN " " + arguments + " >" + out + " 2>" + error).c_str());
+  const int status = std::system((environment + " timeout 300 " TENSORLITE_MNIST_CNN " " + arguments + " >" + out + " 2>" + error).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, file_bytes(out), file_bytes(error)};
 }
 

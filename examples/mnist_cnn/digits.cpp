@@ -25,9 +25,9 @@ ImageSet limited(ImageSet&& images, std::int64_t limit) {
 }
 
 /// Nine tenths to train with, one to validate with.
-std::pair<Images, Images> split(ImageSet&& images, std::uint64_t seed) {
+std::pair<Images, Images> split(ImageSet&& images, std::int64_t seed) {
   TL_CHECK(images.count >= 2, ValueError, "mnist_cnn", images.count, " training images cannot be split into training and validation");
-  const auto order = tl::data::shuffled_indices(images.count, seed, kSplitStream);
+  const auto order = tl::data::shuffled_indices(images.count, static_cast<std::uint64_t>(seed), kSplitStream);
   const std::size_t held_out = std::max<std::size_t>(1, order.size() / 10);
   const std::span<const std::int64_t> all(order);
   return {share(tl::data::select_images(images, all.subspan(held_out))), share(tl::data::select_images(images, all.first(held_out)))};

@@ -24,6 +24,7 @@ std::string complaint(const Settings& s, const std::string& devices) {
   for (const std::string& text : {positive("--epochs", s.epochs), positive("--batch", s.batch), positive("--lr", s.lr)})
     if (!text.empty()) return text;
   if (s.lr && !std::isfinite(*s.lr)) return "--lr must be a finite number";
+  if (s.seed < 0) return "--seed must not be negative, it is " + std::to_string(s.seed);
   if (s.threads < 0) return "--threads must be positive, it is " + std::to_string(s.threads);
   if (s.limit < 0) return "--limit must be positive, it is " + std::to_string(s.limit);
   if (!s.data.empty() && !s.kaggle.empty()) return "--data and --kaggle exclude each other";

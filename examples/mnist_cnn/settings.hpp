@@ -16,7 +16,7 @@ struct Settings {
   std::optional<std::int64_t> epochs, batch;
   std::optional<double> lr;
   bool augment = false;
-  std::uint64_t seed = 1;
+  std::int64_t seed = 1;
   int threads = 0;         ///< 0: the library's default
   std::int64_t limit = 0;  ///< 0: all
   std::string checkpoint, resume, submission, report, json;

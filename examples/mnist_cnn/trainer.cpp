@@ -20,8 +20,8 @@ constexpr std::size_t kMistakesShown = 12;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Weights, dropout and order of a run follow from the seed.
-std::unique_ptr<tl::nn::Module> seeded_model(const Recipe& recipe, std::uint64_t seed) {
-  tl::manual_seed(seed);
+std::unique_ptr<tl::nn::Module> seeded_model(const Recipe& recipe, std::int64_t seed) {
+  tl::manual_seed(static_cast<std::uint64_t>(seed));
   return make_model(recipe);
 }
 
@@ -29,7 +29,7 @@ std::shared_ptr<tl::data::ImageDataset> dataset(const Images& images, const Reci
   tl::data::ImageOptions options{.mean = recipe.mean, .deviation = recipe.deviation};
   if (augment_with && augment_with->augment) {
     options.augment = tl::data::AffineRanges{};
-    options.seed = augment_with->seed;
+    options.seed = static_cast<std::uint64_t>(augment_with->seed);
   }
   return std::make_shared<tl::data::ImageDataset>(images, options);
 }
@@ -94,8 +94,11 @@ Trainer::Trainer(const Settings& settings, const Recipe& recipe, const Digits& d
       model_(seeded_model(recipe, settings.seed)),
       optimizer_(make_optimizer(recipe, *model_)),
       schedule_(recipe, *optimizer_),
-      loader_(dataset(digits.train, recipe, &settings),
-              {.batch_size = recipe.batch, .shuffle = true, .seed = settings.seed, .workers = loader_threads(settings), .device = device_}),
+      loader_(dataset(digits.train, recipe, &settings), {.batch_size = recipe.batch,
+                                                         .shuffle = true,
+                                                         .seed = static_cast<std::uint64_t>(settings.seed),
+                                                         .workers = loader_threads(settings),
+                                                         .device = device_}),
       validation_loader_(dataset(digits.validation, recipe), {.batch_size = kTestBatch, .device = device_}),
       test_loader_(dataset(digits.test, recipe), {.batch_size = kTestBatch, .device = device_}) {}
 
