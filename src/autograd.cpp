@@ -73,11 +73,8 @@ Node& make_node(const char* op, std::span<Tensor*> outputs, TensorRefs inputs, T
   node->op = op;
   node->device = outputs[0]->raw().device;
   node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  node->edges.reserve(inputs.size());
   for (const TensorRef& input : inputs) node->edges.push_back(edge_to(input.get()));
-  node->saved.reserve(saved.size());
   for (const TensorRef& tensor : saved) node->saved.push_back(save(tensor.get(), outputs));
-  node->outputs.reserve(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& out = *outputs[i];
     node->outputs.push_back({out.sizes(), out.dtype()});

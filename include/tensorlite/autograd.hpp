@@ -82,7 +82,25 @@ struct SavedTensor {
 /// What a gradient for an output must look like.
 struct OutputInfo {
   Dims sizes;
-  DType dtype;
+  DType dtype = DType::float32;
+};
+
+/// A list whose first N elements need no memory of their own: most ops have few inputs and one output.
+template <class T, std::size_t N> class ShortList {
+ public:
+  void push_back(T value) {
+    if (size_ < N) first_[size_] = std::move(value);
+    else rest_.push_back(std::move(value));
+    ++size_;
+  }
+  std::size_t size() const { return size_; }
+  const T& operator[](std::size_t i) const { return i < N ? first_[i] : rest_[i - N]; }
+  void clear() { *this = ShortList(); }
+
+ private:
+  std::array<T, N> first_ = {};
+  std::vector<T> rest_;
+  std::size_t size_ = 0;
 };
 
 /// A recorded op.
@@ -97,9 +115,9 @@ class Node {
   Device device;
   bool released = false;  ///< saved tensors were given up by a backward without retain_graph
   Invoke invoke = nullptr;
-  std::vector<Edge> edges;
-  std::vector<SavedTensor> saved;
-  std::vector<OutputInfo> outputs;
+  ShortList<Edge, 2> edges;
+  ShortList<SavedTensor, 2> saved;
+  ShortList<OutputInfo, 1> outputs;
   std::vector<std::pair<std::uint32_t, std::shared_ptr<Tensor>>> retained;  ///< retain_grad()
   std::shared_ptr<void> user;                                               ///< a Function's own state
   alignas(16) std::byte payload[kPayload];

@@ -235,7 +235,8 @@ inline Tensor concatenate(const std::vector<Tensor>& tensors, int axis = 0) {
   return detail::record("ConcatV2", out, inputs, {}, [at](const BackwardContext& c, const Tensor& g) {
     Gradients grads;
     std::int64_t begin = 0;
-    for (const detail::Edge& edge : c.node().edges) {
+    for (std::size_t i = 0; i < c.node().edges.size(); ++i) {
+      const detail::Edge& edge = c.node().edges[i];
       grads.push_back(edge.needed() ? narrow(g, at, begin, edge.sizes[at]) : Tensor());
       begin += edge.sizes[at];
     }
