@@ -37,7 +37,7 @@ class SpinLock {
   void lock() {
     for (int spins = 0; locked_.exchange(true, std::memory_order_acquire);) {
       while (locked_.load(std::memory_order_relaxed))
-        if (++spins > 64) std::this_thread::yield();
+        if (++spins > 1000) std::this_thread::yield();
     }
   }
   void unlock() { locked_.store(false, std::memory_order_release); }
