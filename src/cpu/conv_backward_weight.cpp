@@ -1,5 +1,5 @@
 #include "conv_depthwise.hpp"
-#include "conv_region.hpp"
+#include "conv_winograd.hpp"
 #include "dispatch.hpp"
 #include "gemm_pack.hpp"
 #include "kernels.hpp"
@@ -201,6 +201,10 @@ template <class In> void weight_gradient(const Context& context, const WeightGra
   if (p.groups > 1 && p.channels == 1 && p.outputs == 1)
     return depthwise_weight_gradient(context,
                                      DepthwiseGradient<In>{p.batch, p.groups, p.h, p.w, p.images, p.grad_out, p.grad_weight, p.grad_bias});
+  if constexpr (std::is_same_v<In, float>) {
+    const WinogradGradient winograd{p.batch, p.channels, p.outputs, p.h, p.w, p.images, p.grad_out, p.grad_weight, p.grad_bias};
+    if (p.groups == 1 && winograd.pays()) return winograd_weight_gradient(context, winograd);
+  }
   const Cut<T> cut(p);
   const std::int64_t panels = p.groups * cut.panels.count, rows = p.rows() + (p.grad_bias ? 1 : 0);
   const Workspace sums(context, sizeof(T) * static_cast<std::size_t>(cut.chunks * panels * cut.slice));

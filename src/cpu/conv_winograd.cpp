@@ -1,5 +1,6 @@
 #include "conv_winograd.hpp"
 
+#include "conv_winograd_tile.hpp"
 #include "gemm_epilogue.hpp"
 #include "gemm_pack.hpp"
 #include "parallel.hpp"
@@ -7,27 +8,11 @@
 namespace tensorlite::cpu::TL_CPU_NS {
 namespace {
 
-using namespace Eigen::internal;
-using P = Packet<float>;
+using namespace winograd;
 
-constexpr int kIn = 6, kOut = 4, kPoints = kIn * kIn;
-constexpr int kL = kLanes<float>;
 constexpr std::int64_t kBlockBytes = 768 << 10;  // of one block's transformed images and products
 constexpr std::int64_t kNoOffset = 0;
 
-EIGEN_ALWAYS_INLINE P times(float factor, P x, P plus) { return pmadd(pset1<P>(factor), x, plus); }
-
-// The one-dimensional transforms for the points 0, 1, -1, 2, -2 and infinity; x and y are `xs` and `ys` packets apart.
-EIGEN_ALWAYS_INLINE void transform_image(const P* x, int xs, P* y, int ys) {
-  const P a = times(-4, x[2 * xs], x[4 * xs]), b = times(-4, x[xs], x[3 * xs]);
-  const P c = psub(x[4 * xs], x[2 * xs]), d = psub(x[3 * xs], x[xs]);
-  y[0] = times(4, psub(x[0], x[2 * xs]), psub(x[4 * xs], x[2 * xs]));
-  y[ys] = padd(a, b);
-  y[2 * ys] = psub(a, b);
-  y[3 * ys] = times(2, d, c);
-  y[4 * ys] = times(-2, d, c);
-  y[5 * ys] = times(4, psub(x[xs], x[3 * xs]), psub(x[5 * xs], x[3 * xs]));
-}
 EIGEN_ALWAYS_INLINE void transform_product(const P* x, int xs, P* y, int ys) {
   const P s1 = padd(x[xs], x[2 * xs]), d1 = psub(x[xs], x[2 * xs]), s2 = padd(x[3 * xs], x[4 * xs]), d2 = psub(x[3 * xs], x[4 * xs]);
   y[0] = padd(padd(x[0], s1), s2);
@@ -45,9 +30,6 @@ EIGEN_ALWAYS_INLINE void transform_kernel(const P* x, int xs, P* y, int ys) {
   y[4 * ys] = pmul(part, times(-2, x[xs], wide));
   y[5 * ys] = x[2 * xs];
 }
-
-/// Elements from one point to the next: an odd number of cache lines, so that a tile's 36 values fall into different cache sets.
-std::int64_t point_pitch(std::int64_t elements) { return (ceil_div(elements, 16) | 1) * 16; }
 
 /// The transformed weights as panels [point][panel][channel][lane].
 class WinogradWeights {
@@ -136,23 +118,9 @@ class WinogradTask {
     const std::int64_t y = p_.h.begin(at.y), x = p_.w.begin(at.x), width = p_.images.width, pitch = p_.images.pitch;
     const float* const image = p_.images.data + at.image * p_.images.height * width * pitch;
     if (y >= 0 && x >= 0 && y + kIn <= p_.images.height && x + kIn <= width)
-      return transform(image + (y * width + x) * pitch, width * pitch, pitch, to);
+      return image_tile(image + (y * width + x) * pitch, width * pitch, pitch, p_.channels, to, image_pitch_);
     copy_region(border_, image, p_.images, y, kIn, x, kIn, p_.channels);
-    transform(border_, kIn * p_.channels, p_.channels, to);
-  }
-
-  void transform(const float* from, std::int64_t row_pitch, std::int64_t pixel_pitch, float* to) const {
-    for (std::int64_t c = 0; c < p_.channels; c += kL) {
-      P in[kPoints], half[kPoints];
-      for (int y = 0; y < kIn; ++y)
-        for (int x = 0; x < kIn; ++x) in[y * kIn + x] = ploadu<P>(from + y * row_pitch + x * pixel_pitch + c);
-      for (int x = 0; x < kIn; ++x) transform_image(in + x, kIn, half + x, kIn);
-      for (int y = 0; y < kIn; ++y) {
-        P out[kIn];
-        transform_image(half + y * kIn, 1, out, 1);
-        for (int x = 0; x < kIn; ++x) pstoreu(to + (y * kIn + x) * image_pitch_ + c, out[x]);
-      }
-    }
+    image_tile(border_, kIn * p_.channels, p_.channels, p_.channels, to, image_pitch_);
   }
 
   void multiply(std::int64_t tiles, Ahead ahead) const {

@@ -5,19 +5,39 @@
 
 namespace tensorlite::cpu::TL_CPU_NS {
 
-/// Whether a product has the form that conv_winograd computes, and enough channels and positions to gain by it: each
-/// call transforms the weights anew.
+namespace winograd_detail {
+inline bool axis_fits(const ConvAxis& a) { return a.taps == 3 && a.step == 1 && a.tap_step == 1 && a.outputs > 0; }
+/// Positions computed over positions wanted.
+inline double waste(const ConvAxis& a) { return 4.0 * static_cast<double>(ceil_div(a.outputs, 4)) / static_cast<double>(a.outputs); }
+/// Enough tiles to repay the transforms of weights; channels in whole packets.
+inline bool sizes_fit(std::int64_t batch, const ConvAxis& h, const ConvAxis& w, std::int64_t channels, std::int64_t outputs) {
+  if (!axis_fits(h) || !axis_fits(w) || waste(h) * waste(w) > 1.8) return false;
+  const std::int64_t tiles = batch * ceil_div(h.outputs, 4) * ceil_div(w.outputs, 4);
+  return channels % kLanes<float> == 0 && outputs % kLanes<float> == 0 && channels >= 16 && outputs >= 16 &&
+         tiles >= (channels * outputs > 8192 ? 96 : 28);
+}
+}  // namespace winograd_detail
+
+/// Whether a product has the form that conv_winograd computes, and sizes that gain by it.
 template <class In> bool winograd_pays(const ConvProduct<In>& p) {
-  const auto axis_fits = [](const ConvAxis& a) { return a.taps == 3 && a.step == 1 && a.tap_step == 1; };
-  const auto waste = [](const ConvAxis& a) { return 4.0 * static_cast<double>(ceil_div(a.outputs, 4)) / static_cast<double>(a.outputs); };
-  const double tiles = static_cast<double>(p.batch * ceil_div(p.h.outputs, 4) * ceil_div(p.w.outputs, 4));
-  return std::is_same_v<In, float> && tiles >= (p.channels * p.outputs > 8192 ? 96 : 28) && axis_fits(p.h) && axis_fits(p.w) &&
-         p.groups == 1 && p.channels % kLanes<float> == 0 && p.outputs % kLanes<float> == 0 && p.channels >= 16 && p.outputs >= 16 &&
-         p.activation != Activation::gelu && waste(p.h) * waste(p.w) <= 1.8;
+  return std::is_same_v<In, float> && p.groups == 1 && p.activation != Activation::gelu &&
+         winograd_detail::sizes_fit(p.batch, p.h, p.w, p.channels, p.outputs);
 }
 
 /// Errors are some ten times those of the direct sum: up to 2e-6 of the sum of the products' magnitudes, 1e-4 of the results' root mean
 /// square. An infinity or NaN of the image spreads to the 4x4 results of its tile. `bias`: padded, or null.
 void conv_winograd(const Context& context, const ConvProduct<float>& problem, const float* bias);
+
+/// grad_weight [outputs, 3, 3, channels] and grad_bias [outputs] (or null); grad_out dense.
+struct WinogradGradient {
+  std::int64_t batch, channels, outputs;
+  ConvAxis h, w;
+  ConvImages<float> images;
+  const float* grad_out;
+  float *grad_weight, *grad_bias;
+
+  bool pays() const { return channels <= 128 && winograd_detail::sizes_fit(batch, h, w, channels, outputs); }
+};
+void winograd_weight_gradient(const Context& context, const WinogradGradient& problem);
 
 }  // namespace tensorlite::cpu::TL_CPU_NS
