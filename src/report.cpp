@@ -239,8 +239,14 @@ std::string write_report(const std::string& folder, const Report& report) {
 
 // --------------------------------------------------------------------------------------------------------------- ProgressBar
 
-ProgressBar::ProgressBar(std::string label, std::int64_t total, std::FILE* out)
-    : label_(std::move(label)), total_(total), out_(out), terminal_(platform::is_terminal(out)), start_(Clock::now()), last_(start_) {}
+ProgressBar::ProgressBar(std::string label, std::int64_t total, std::string unit, std::FILE* out)
+    : label_(std::move(label)),
+      unit_(std::move(unit)),
+      total_(total),
+      out_(out),
+      terminal_(platform::is_terminal(out)),
+      start_(Clock::now()),
+      last_(start_) {}
 
 bool ProgressBar::due() const {
   using namespace std::chrono_literals;
@@ -253,13 +259,14 @@ void ProgressBar::update(std::int64_t done, std::string_view details) {
   const double fraction = total_ > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total_)) : 0;
   const double elapsed = std::chrono::duration<double>(last_ - start_).count();
   const std::string left = fraction > 0 ? format_duration(elapsed / fraction - elapsed) + " left" : "";
-  const std::string rate = elapsed > 0 ? formatted("%.0f images/s", static_cast<double>(done) / elapsed) : "";
+  const std::string rate = elapsed > 0 ? concat(formatted("%.0f ", static_cast<double>(done) / elapsed), unit_, "/s") : "";
+  const std::string figures = concat(formatted("%3.0f%%", 100 * fraction), "  ", details, "  ", rate, "  ", left);
   std::string bar;
-  constexpr int cells = 24;
+  constexpr int cells = 10;
   for (int i = 0; i < cells; ++i) bar += i < fraction * cells ? "█" : "·";
-  const std::string text = concat(label_, " ", bar, " ", formatted("%3.0f%%", 100 * fraction), "  ", details, "  ", rate, "  ", left);
-  if (terminal_) std::fprintf(out_, "\r%s\x1b[K", text.c_str());
-  else std::fprintf(out_, "%s\n", concat(label_, " ", formatted("%3.0f%%", 100 * fraction), "  ", details, "  ", rate, "  ", left).c_str());
+  // Without line wrap, so that a narrow terminal cuts the line instead of filling the screen with it.
+  if (terminal_) std::fprintf(out_, "\r\x1b[?7l%s %s %s\x1b[K\x1b[?7h", label_.c_str(), bar.c_str(), figures.c_str());
+  else std::fprintf(out_, "%s %s\n", label_.c_str(), figures.c_str());
   std::fflush(out_);
 }
 

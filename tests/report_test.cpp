@@ -103,7 +103,7 @@ TEST_CASE("durations are written as people read them") {
 TEST_CASE("the progress bar writes plain lines where there is no terminal") {
   const TempFolder folder;
   std::FILE* file = std::fopen((folder / "out").c_str(), "w");
-  tl::report::ProgressBar bar("epoch 1", 100, file);
+  tl::report::ProgressBar bar("epoch 1", 100, "images", file);
   for (int i = 0; i <= 100; ++i) bar.update(i, "loss 1");
   bar.clear();
   std::fclose(file);
@@ -118,6 +118,9 @@ TEST_CASE("metrics: running mean and confusion matrix") {
   CHECK(mean.value() == Approx(2.08));
   CHECK(tl::metrics::median({}) == 0);
   CHECK(tl::metrics::median({3, 1, 2}) == 2);
+  const tl::Tensor logits{{0.1f, 0.7f}, {2.f, -1.f}, {0.f, 3.f}, {1.f, 0.f}}, labels{1, 0, 0, 0};
+  CHECK(tl::metrics::correct_count(logits, labels).item<std::int64_t>() == 3);
+  CHECK(tl::metrics::accuracy(logits, labels) == 0.75);
   tl::metrics::ConfusionMatrix matrix(3);
   CHECK(matrix.accuracy() == 0);
   for (const auto& [truth, predicted] : {std::pair{0, 0}, {0, 2}, {1, 1}, {2, 2}}) matrix.add(truth, predicted);

@@ -34,7 +34,7 @@ std::pair<Images, Images> split(ImageSet&& images, std::int64_t seed) {
 }
 
 std::string bundled_folder() {
-  for (const char* folder : {"data/mnist", TENSORLITE_SOURCE_DIR "/data/mnist"})
+  for (const char* folder : {TENSORLITE_SOURCE_DIR "/data/mnist", "data/mnist"})
     if (std::filesystem::exists(folder)) return folder;
   throw tl::IoError("mnist_cnn", "data/mnist", "the bundled sample is not here; name a folder with --data");
 }

@@ -34,8 +34,6 @@ std::shared_ptr<tl::data::ImageDataset> dataset(const Images& images, const Reci
   return std::make_shared<tl::data::ImageDataset>(images, options);
 }
 
-tl::Tensor hits(const tl::Tensor& logits, const tl::Tensor& labels) { return tl::sum(tl::argmax(logits, 1) == labels); }
-
 /// Loss and accuracy of an epoch's steps. Figures stay on the device until somebody wants to see them, so that a GPU is not waited for.
 class Tally {
  public:
@@ -79,8 +77,11 @@ std::string device_text(tl::Device device) {
   return detail.empty() ? name : concat(name, " (", detail, ")");
 }
 
-/// Augmenting costs CPU time, which a second thread spends while the first trains.
-int loader_threads(const Settings& settings) { return settings.augment && tl::config::get_num_threads() > 1 ? 1 : 0; }
+/// Threads that make batches ahead. Beside a GPU the CPU has nothing else to do; training on the CPU only spares one for augmentation.
+int loader_threads(const Settings& settings, tl::Device device) {
+  const int spare = tl::config::get_num_threads() - 1;
+  return std::min(spare, device.is_gpu() ? 4 : settings.augment ? 1 : 0);
+}
 
 }  // namespace
 
@@ -97,7 +98,7 @@ Trainer::Trainer(const Settings& settings, const Recipe& recipe, const Digits& d
       loader_(dataset(digits.train, recipe, &settings), {.batch_size = recipe.batch,
                                                          .shuffle = true,
                                                          .seed = static_cast<std::uint64_t>(settings.seed),
-                                                         .workers = loader_threads(settings),
+                                                         .workers = loader_threads(settings, device_),
                                                          .device = device_}),
       validation_loader_(dataset(digits.validation, recipe), {.batch_size = kTestBatch, .device = device_}),
       test_loader_(dataset(digits.test, recipe), {.batch_size = kTestBatch, .device = device_}) {}
@@ -143,11 +144,11 @@ Trainer::Score Trainer::train_epoch(std::int64_t epoch) {
     const tl::Tensor loss = tl::cross_entropy(logits, batch.target);
     loss.backward();
     optimizer_->step();
-    tally.add(loss.detach(), hits(logits.detach(), batch.target), batch.size());
+    tally.add(loss.detach(), tl::metrics::correct_count(logits.detach(), batch.target), batch.size());
     done += batch.size();
     if (bar.due()) {
       tally.collect();
-      bar.update(done, concat("loss ", fixed(tally.loss(), 4), "  accuracy ", fixed(tally.accuracy(), 4)));
+      bar.update(done, concat("loss ", fixed(tally.loss(), 4), "  acc ", fixed(tally.accuracy(), 4)));
     }
   }
   tally.collect();
@@ -161,7 +162,7 @@ Trainer::Score Trainer::validate() {
   Tally tally;
   for (const auto& batch : validation_loader_) {
     const tl::Tensor logits = (*model_)(batch.data);
-    tally.add(tl::cross_entropy(logits, batch.target), hits(logits, batch.target), batch.size());
+    tally.add(tl::cross_entropy(logits, batch.target), tl::metrics::correct_count(logits, batch.target), batch.size());
   }
   tally.collect();
   return {tally.loss(), tally.accuracy()};

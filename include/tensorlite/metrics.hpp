@@ -1,11 +1,19 @@
 // L4: how good a classifier is.
 #pragma once
 
-#include <tensorlite/base.hpp>
+#include <tensorlite/ops/reduce.hpp>
 
 #include <algorithm>
 
 namespace tensorlite::metrics {
+
+/// How many rows have their largest value at the label, on the inputs' device (nothing is waited for).
+/// Shapes: logits [N, classes], labels [N]; result 0-d, int64.
+inline Tensor correct_count(const Tensor& logits, const Tensor& labels) { return sum(argmax(logits, 1) == labels); }
+/// The same as a share of the rows; NaN of no rows.
+inline double accuracy(const Tensor& logits, const Tensor& labels) {
+  return static_cast<double>(correct_count(logits, labels).item<std::int64_t>()) / static_cast<double>(labels.numel());
+}
 
 /// Mean of values with weights: of a loss over batches of different sizes, say. 0 when nothing was added.
 class RunningMean {

@@ -12,7 +12,8 @@ namespace tensorlite::report {
 /// minute. `if (bar.due()) bar.update(done, details)` keeps details from being computed for nobody.
 class TL_API ProgressBar {
  public:
-  ProgressBar(std::string label, std::int64_t total, std::FILE* out = stdout);
+  /// `unit` is what is counted.
+  ProgressBar(std::string label, std::int64_t total, std::string unit = "images", std::FILE* out = stdout);
   bool due() const;
   /// Details are free text: "loss 0.1234".
   void update(std::int64_t done, std::string_view details);
@@ -21,7 +22,7 @@ class TL_API ProgressBar {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string label_;
+  std::string label_, unit_;
   std::int64_t total_;
   std::FILE* out_;
   bool terminal_;
