@@ -37,7 +37,9 @@ bool uses_state(OptimizerKind kind, const OptimizerParams& p, std::size_t state)
 /// Small squares vanish in 16 bits, so the states of half parameters are float32.
 DType state_dtype(DType dtype) { return is_half(dtype) ? kFloat32 : dtype; }
 
+/// Dense, of this dtype, there; itself when it is already.
 Tensor as(const Tensor& t, DType dtype, Device device) {
+  if (t.dtype() == dtype && t.device() == device && t.is_contiguous()) return t;
   const DeviceScope there(device);
   return t.to(device).to(dtype).contiguous();
 }
@@ -54,6 +56,7 @@ struct Optimizer::Batch {
   std::vector<Tensor> weights, gradients;         ///< dense
   std::vector<std::pair<Tensor, Tensor>> copies;  ///< a parameter with gaps, and its dense stand-in
   std::array<std::vector<View>, kMaxStates> states;
+  std::vector<std::int64_t*> counters;  ///< of steps, moved when the kernel has run
 };
 
 void Optimizer::prepare_states(const ParameterGroup& group, Parameter& parameter) const {
@@ -81,16 +84,17 @@ void Optimizer::add_to_batch(std::vector<Batch>& batches, const ParameterGroup& 
   if (!gradient.defined()) return;
   Tensor w = parameter.tensor;
   prepare_states(group, parameter);
-  ++parameter.step;
+  const std::int64_t step = parameter.step + 1;
   auto batch = std::find_if(batches.begin(), batches.end(),
-                            [&](const Batch& b) { return b.device == w.device() && b.dtype == w.dtype() && b.step == parameter.step; });
-  if (batch == batches.end()) batch = batches.insert(batches.end(), Batch{w.device(), w.dtype(), parameter.step, {}, {}, {}, {}});
+                            [&](const Batch& b) { return b.device == w.device() && b.dtype == w.dtype() && b.step == step; });
+  if (batch == batches.end()) batch = batches.insert(batches.end(), Batch{w.device(), w.dtype(), step, {}, {}, {}, {}, {}});
   if (!w.is_contiguous()) {
     const Tensor dense = w.clone();
     batch->copies.emplace_back(w, dense);
     w = dense;
   }
   batch->weights.push_back(w);
+  batch->counters.push_back(&parameter.step);
   batch->gradients.push_back(as(gradient, w.dtype(), w.device()));
   for (std::size_t s = 0; s < kMaxStates; ++s)
     batch->states[s].push_back(uses_state(kind_, group.params, s) ? parameter.states[s].raw() : View());
@@ -108,6 +112,7 @@ void Optimizer::run(const Batch& batch, OptimizerParams params) const {
   params.step = batch.step;
   const detail::OpPlace place{info(kind_).op, batch.device};
   TL_CALL(place, optimizer_step, kind_, weights, gradients, states, params);
+  for (std::int64_t* counter : batch.counters) *counter = batch.step;
   for (const Tensor& w : batch.weights) detail::bump_version(w);
   for (auto [parameter, dense] : batch.copies) parameter.copy_(dense);
 }

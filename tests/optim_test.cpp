@@ -396,3 +396,20 @@ TEST_CASE("gradients are clipped by their joint norm or by value") {
   CHECK_THROWS_AS(optim::clip_grad_norm_(all, 0), ValueError);
   CHECK_THROWS_AS(optim::clip_grad_value_(all, -1), ValueError);
 }
+
+TEST_CASE("one step takes one kernel call per group, device and dtype, and follows no scope") {
+  const Tensor a = with_grad(zeros({3}), ones({3})), b = with_grad(zeros({2, 2}), ones({2, 2}));
+  const Tensor c = with_grad(zeros({2}, {.dtype = kFloat64}), ones({2}, {.dtype = kFloat64}));
+  optim::SGD sgd({a, b, c}, {.lr = 1});
+  std::vector<std::string> ops;
+  debugging::set_log_sink([&](const PlacementEvent& event) { ops.push_back(event.op + " on " + short_name(event.device)); });
+  {
+    const DeviceScope elsewhere(test_devices().front());
+    sgd.step();
+  }
+  debugging::set_log_sink(nullptr);
+  const std::string expected = "ResourceApplyMomentum on " + short_name(a.device());
+  CHECK(ops == std::vector<std::string>{expected, expected});
+  CHECK_VALUES(b, {-1, -1, -1, -1});
+  CHECK_VALUES(c, {-1, -1});
+}
