@@ -14,7 +14,6 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr std::int64_t kTestBatch = 1000;
 constexpr std::size_t kMistakesShown = 12;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -77,6 +76,9 @@ std::string device_text(tl::Device device) {
   return detail.empty() ? name : concat(name, " (", detail, ")");
 }
 
+/// Images per batch where nothing is learnt. The figures do not depend on it; on the CPU small batches keep memory low.
+std::int64_t test_batch(tl::Device device) { return device.is_gpu() ? 1000 : 200; }
+
 /// Threads that make batches ahead. Beside a GPU the CPU has nothing else to do; training on the CPU only spares one for augmentation.
 int loader_threads(const Settings& settings, tl::Device device) {
   const int spare = tl::config::get_num_threads() - 1;
@@ -100,8 +102,8 @@ Trainer::Trainer(const Settings& settings, const Recipe& recipe, const Digits& d
                                                          .seed = static_cast<std::uint64_t>(settings.seed),
                                                          .workers = loader_threads(settings, device_),
                                                          .device = device_}),
-      validation_loader_(dataset(digits.validation, recipe), {.batch_size = kTestBatch, .device = device_}),
-      test_loader_(dataset(digits.test, recipe), {.batch_size = kTestBatch, .device = device_}) {}
+      validation_loader_(dataset(digits.validation, recipe), {.batch_size = test_batch(device_), .device = device_}),
+      test_loader_(dataset(digits.test, recipe), {.batch_size = test_batch(device_), .device = device_}) {}
 
 Outcome Trainer::run() {
   const auto start = Clock::now();
@@ -206,7 +208,7 @@ std::vector<int> Trainer::answer() {
   const tl::NoGradGuard no_grad;
   model_->eval();
   std::vector<int> answers;
-  tl::data::DataLoader loader(dataset(digits_.unlabelled, recipe_), {.batch_size = kTestBatch, .device = device_});
+  tl::data::DataLoader loader(dataset(digits_.unlabelled, recipe_), {.batch_size = test_batch(device_), .device = device_});
   for (const auto& batch : loader)
     for (const auto digit : tl::argmax((*model_)(batch.data), 1).to_vector<std::int64_t>()) answers.push_back(static_cast<int>(digit));
   return answers;
