@@ -1,5 +1,6 @@
 #include "gemm.hpp"
 
+#include "gemm_dot.hpp"
 #include "gemm_epilogue.hpp"
 #include "gemm_pack.hpp"
 #include "parallel.hpp"
@@ -12,9 +13,14 @@ constexpr std::int64_t kSerialWork = 1 << 16;  // multiply-adds below which a se
 
 constexpr std::int64_t kBlockRowPanels = 4;  // panels of A packed at once
 
+constexpr std::int64_t kDepthBytes = 1024;
+
+/// Columns of B that are too few to repay packing A.
+template <class T> inline constexpr std::int64_t kInPlaceColumns = 3 * kTileColumns<T>;
+
 /// Elements of k packed at once: a panel of A stays in the first-level cache while those of B stream past it.
-template <class T> std::int64_t block_depth(std::int64_t k) {
-  constexpr std::int64_t limit = 1024 / sizeof(T);
+template <class T> std::int64_t block_depth(std::int64_t k, std::int64_t bytes) {
+  const std::int64_t limit = bytes / static_cast<std::int64_t>(sizeof(T));
   return round_up(ceil_div(std::max<std::int64_t>(k, 1), ceil_div(std::max<std::int64_t>(k, 1), limit)), 4);
 }
 
@@ -46,15 +52,17 @@ template <class T, class In> Cut choose_cut(const Gemm<In>& p, std::int64_t thre
 /// One block of C, by one thread.
 template <class T, class In> class Block {
  public:
-  static constexpr bool kStaged = !std::is_same_v<T, In>;  // 16-bit results are summed in float first
+  static constexpr bool kSameType = std::is_same_v<T, In>;  // else 16-bit results are summed in float first
 
   Block(const Context& context, const Gemm<In>& p, std::int64_t max_rows, std::int64_t max_columns, const T* bias)
       : p_(p),
         bias_(bias),
-        depth_(block_depth<T>(p.k)),
+        a_in_place_(kSameType && p.a.column_stride == 1 && p.n <= kInPlaceColumns<T> && p.a.row_stride * sizeof(T) % 4096 != 0),
+        b_in_place_(kSameType && p.b.column_stride == 1 && p.m <= 2 * kTileRows),
+        depth_(block_depth<T>(p.k, a_in_place_ ? 4 * kDepthBytes : kDepthBytes)),
         pitch_(round_up(max_columns, kLanes<T>)),
         workspace_(context, sizeof(T) * static_cast<std::size_t>(depth_ * (pitch_ + kBlockRowPanels * kTileRows) + 4 * kPackSlack<T> +
-                                                                 (kStaged ? max_rows * pitch_ : 0))) {
+                                                                 (kSameType ? 0 : max_rows * pitch_))) {
     b_ = workspace_.template data<T>();
     a_ = b_ + depth_ * pitch_ + 2 * kPackSlack<T>;
     staged_ = a_ + depth_ * kBlockRowPanels * kTileRows + 2 * kPackSlack<T>;
@@ -67,7 +75,7 @@ template <class T, class In> class Block {
     const std::int64_t rows = m1 - m0, columns = n1 - n0;
     for (std::int64_t k0 = 0; k0 == 0 || k0 < p_.k; k0 += depth_) {
       const std::int64_t depth = std::min(depth_, p_.k - k0);
-      pack_panels(b_, Strip<In>{b + k0 * p_.b.row_stride, columns, p_.b.column_stride, depth, p_.b.row_stride}, ColumnPanels<T>{columns});
+      take_b(b + k0 * p_.b.row_stride, columns, depth);
       const Epilogue<T> epilogue = {
           .bias = bias_ ? bias_ + n0 : nullptr, .activation = p_.activation, .accumulate = k0 > 0, .last = k0 + depth >= p_.k};
       multiply(a + k0 * p_.a.column_stride, c, rows, columns, depth, epilogue);
@@ -75,31 +83,67 @@ template <class T, class In> class Block {
   }
 
  private:
+  /// Packed, or left where it is up to the last whole packet of columns when A has too few rows to repay a copy.
+  void take_b(const In* b, std::int64_t columns, std::int64_t depth) {
+    place_ = b;
+    placed_ = b_in_place_ ? columns / kTileColumns<T> * kTileColumns<T> : 0;
+    if (placed_ < columns)
+      pack_panels(b_ + placed_ * depth,
+                  Strip<In>{b + placed_ * p_.b.column_stride, columns - placed_, p_.b.column_stride, depth, p_.b.row_stride},
+                  ColumnPanels<T>{columns - placed_});
+  }
+
   void multiply(const In* a, In* c, std::int64_t rows, std::int64_t columns, std::int64_t depth, const Epilogue<T>& epilogue) {
     const std::int64_t blocks = ceil_div(rows, kBlockRowPanels * kTileRows);
     for (std::int64_t block = 0; block < blocks; ++block) {
       const std::int64_t i = part_begin(rows, blocks, block), height = part_begin(rows, blocks, block + 1) - i;
       const RowPanels panels{height};
-      pack_panels(a_, Strip<In>{a + i * p_.a.row_stride, height, p_.a.row_stride, depth, p_.a.column_stride}, panels);
-      for (std::int64_t panel = 0; panel < panels.count; ++panel)
-        multiply_panel(a_ + panels.begin(panel) * depth, panels.width(panel), c + (i + panels.begin(panel)) * p_.c_stride,
-                       staged_ + (i + panels.begin(panel)) * pitch_, columns, depth, epilogue);
+      if (!a_in_place_) pack_panels(a_, Strip<In>{a + i * p_.a.row_stride, height, p_.a.row_stride, depth, p_.a.column_stride}, panels);
+      for (std::int64_t panel = 0; panel < panels.count; ++panel) {
+        const std::int64_t row = i + panels.begin(panel);
+        multiply_panel(a_panel(a + row * p_.a.row_stride, panels, panel, depth), panels.width(panel), c + row * p_.c_stride,
+                       staged_ + row * pitch_, columns, epilogue);
+      }
     }
   }
 
-  void multiply_panel(const T* a, std::int64_t height, In* c, T* staged, std::int64_t columns, std::int64_t depth,
-                      const Epilogue<T>& epilogue) {
+  /// What a tile has to know of A: its first panel, in place or packed.
+  TileInput<T> a_panel(const In* a, const RowPanels& panels, std::int64_t panel, std::int64_t depth) const {
+    TileInput<T> in{a_ + panels.begin(panel) * depth, panels.width(panel), &kNoOffset, nullptr, 0, depth};
+    if constexpr (kSameType)
+      if (a_in_place_) {
+        in.a = a;
+        in.a_stride = p_.a.row_stride;
+      }
+    return in;
+  }
+
+  void multiply_panel(TileInput<T> in, std::int64_t height, In* c, T* staged, std::int64_t columns, const Epilogue<T>& epilogue) {
     const ColumnPanels<T> panels{columns};
     for (std::int64_t panel = 0; panel < panels.count; ++panel) {
       const std::int64_t j = panels.begin(panel);
-      const TileInput<T> in{a, height, &kNoOffset, b_ + j * depth, panels.pitch(panel), depth};
+      if (a_in_place_) fetch_next_rows(in, height, panel, panels.count);
+      in.b = b_ + j * in.depth;
+      in.b_stride = panels.pitch(panel);
+      if constexpr (kSameType)
+        if (j < placed_) {
+          in.b = place_ + j;
+          in.b_stride = p_.b.row_stride;
+        }
       tile_to(in, height, panels.width(panel), c + j, staged + j, epilogue.at_column(j));
     }
   }
 
+  /// The rows of the next panel of A, shared out to this one's tiles.
+  static void fetch_next_rows(TileInput<T>& in, std::int64_t height, std::int64_t tile, std::int64_t tiles) {
+    if (in.a_stride <= 0 || in.a_stride > 2 * in.depth) return;
+    in.ahead_step = height * in.a_stride * static_cast<std::int64_t>(sizeof(T)) / (tiles * in.depth);
+    in.ahead = reinterpret_cast<const char*>(in.a + height * in.a_stride) + tile * in.depth * in.ahead_step;
+  }
+
   void tile_to(const TileInput<T>& in, std::int64_t rows, std::int64_t columns, In* c, T* staged, const Epilogue<T>& epilogue) {
-    const AForm form = AForm::k_major;
-    if constexpr (kStaged) {
+    const AForm form = a_in_place_ ? AForm::row_major : AForm::k_major;
+    if constexpr (!kSameType) {
       run_tile(form, in, rows, columns, staged, pitch_, {.accumulate = epilogue.accumulate, .last = false});
       if (epilogue.last) finish_tile(staged, pitch_, c, p_.c_stride, rows, columns, epilogue);
     } else {
@@ -109,9 +153,12 @@ template <class T, class In> class Block {
 
   const Gemm<In>& p_;
   const T* bias_;
+  bool a_in_place_, b_in_place_;
   std::int64_t depth_, pitch_;
   Workspace workspace_;
   T *b_, *a_, *staged_;
+  const In* place_ = nullptr;  ///< B of this block of k, whose first placed_ columns are read there
+  std::int64_t placed_ = 0;
 };
 
 }  // namespace
@@ -119,6 +166,11 @@ template <class T, class In> class Block {
 template <class In> void gemm(const Context& context, const Gemm<In>& p) {
   using T = GemmType<In>;
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
+  if constexpr (std::is_same_v<T, In>)
+    if (gemm_as_dots(context, p)) return;
+  if (p.n == 1 && p.m > 1 && !p.bias && p.c_stride == 1)  // one row in place of one column
+    return gemm(context,
+                Gemm<In>{p.batch, 1, p.m, p.k, p.b.transposed(), p.a.transposed(), p.c, p.c_batch_stride, p.m, nullptr, p.activation});
   const PaddedBias<T> bias(context, p.bias, p.n);
   const bool serial = static_cast<double>(p.batch * p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < kSerialWork;
   const Cut cut = choose_cut<T>(p, serial ? 1 : num_threads());

@@ -11,6 +11,7 @@ namespace tensorlite::cpu::TL_CPU_NS {
 template <class In> struct GemmOperand {
   const In* data;
   std::int64_t batch_stride, row_stride, column_stride;
+  GemmOperand transposed() const { return {data, batch_stride, column_stride, row_stride}; }
 };
 
 /// C is row-major with unit column stride.

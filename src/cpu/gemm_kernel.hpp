@@ -6,6 +6,7 @@
 #include <Eigen/Core>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -147,11 +148,11 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
 }
 
 template <class T, int Packets, AForm form> TileFunction<T> pick_rows(int rows) {
-  TileFunction<T> found = nullptr;
-  unroll<kTileRows>([&](auto i) {
-    if (rows == i + 1) found = &compute<T, i + 1, Packets, form>;
-  });
-  return found;
+  static constexpr auto functions = []<int... I>(std::integer_sequence<int, I...>) {
+    return std::array<TileFunction<T>, sizeof...(I)>{&compute<T, I + 1, Packets, form>...};
+  }
+  (std::make_integer_sequence<int, kTileRows>{});
+  return functions[static_cast<std::size_t>(rows - 1)];
 }
 
 }  // namespace tile
