@@ -3,6 +3,7 @@
 # trains the digit network on it and on the CPU, runs the benchmarks. Logs go to ${OUT:-build/gpu-logs}; a table of results comes last.
 #
 #   OUT=DIR     where the logs go              ARCH=90   compute capability to build for (default: the GPU's own)
+#   DATA=DIR     the four MNIST files (default: the bundled sample)
 #   CARRY=DIR   headers of CLI11 and nlohmann/json, where the system has none (default: .carry/include)
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -62,9 +63,7 @@ step device_tests 60 ctest --test-dir "$build" -j 4 --timeout 50 --output-on-fai
 grep -q "FAILED" <<<"${rows[*]: -3}" && TENSORLITE_CUDA_SYNC=1 step agreement_sync 90 "$build/bin/gpu_agreement_test"
 
 train=("$build/bin/mnist_cnn" --model pytorch --seed 1)
-for data in shared/data/mnist ../shared/data/mnist; do
-  if [ -d "$data" ]; then train+=(--data "$data") && break; fi
-done
+if [ -n "${DATA:-}" ]; then train+=(--data "$DATA"); fi
 step mnist_gpu 60 "${train[@]}" --device gpu --epochs 3 --json "$out/mnist_gpu.json"
 step mnist_both 60 "${train[@]}" --device cpu,gpu --epochs 1 --limit 6400 --json "$out/mnist_both.json" --report "$out/report"
 if command -v compute-sanitizer >/dev/null && [ $((SECONDS - start)) -lt 400 ]; then
