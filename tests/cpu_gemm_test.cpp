@@ -134,6 +134,11 @@ TEST_CASE("matmul with vectors and long inner products", "[cpu][gemm]") {
     check<float>(random, 1, 300, 200, 1, layout, layout);
     check<double>(random, 1, 1, 33, 700, layout, layout);
   }
+  for (const auto& [m, n] : {std::pair{5, 5}, {64, 128}, {13, 7}, {7, 203}, {203, 7}}) {  // thin and deep
+    check<float>(random, 1, m, n, 2048 + 77, Layout::plain, Layout::transposed);
+    check<double>(random, 2, m, n, 1024, Layout::plain, Layout::transposed);
+  }
+  check<float>(random, 3, 40, 50, 60, Layout::plain, Layout::batch_broadcast);
 }
 
 TEST_CASE("matmul with nothing to add up gives the bias or zero over garbage", "[cpu][gemm]") {
@@ -188,8 +193,8 @@ TEST_CASE("matmul's activations are those of the elementwise ops", "[cpu][gemm]"
 
 TEST_CASE("matmul is bit-equal for any number of threads", "[cpu][gemm]") {
   std::mt19937 random(11);
-  const std::int64_t shapes[][4] = {{1, 150, 130, 900}, {1, 64, 128, 2000}, {3, 40, 50, 60},
-                                    {1, 1, 700, 900},   {1, 700, 1, 900},   {1, 600, 40, 33}};
+  const std::int64_t shapes[][4] = {{1, 150, 130, 900}, {1, 64, 128, 2000}, {3, 40, 50, 60},   {1, 1, 700, 900},
+                                    {1, 700, 1, 900},   {1, 600, 40, 33},   {1, 600, 40, 1500}};
   for (const auto& s : shapes) {
     auto a = make_operand<float>(random, Layout::plain, s[0], s[1], s[3]),
          b = make_operand<float>(random, Layout::transposed, s[0], s[3], s[2]);

@@ -161,13 +161,23 @@ template <class T, class In> class Block {
   std::int64_t placed_ = 0;
 };
 
+/// One product with more rows where every matrix of the batch meets the same B and their rows follow each other evenly.
+template <class In> Gemm<In> fold_batch(Gemm<In> p) {
+  if (p.batch > 1 && p.b.batch_stride == 0 && p.a.batch_stride == p.m * p.a.row_stride && p.c_batch_stride == p.m * p.c_stride) {
+    p.m *= p.batch;
+    p.batch = 1;
+  }
+  return p;
+}
+
 }  // namespace
 
-template <class In> void gemm(const Context& context, const Gemm<In>& p) {
+template <class In> void gemm(const Context& context, const Gemm<In>& problem) {
   using T = GemmType<In>;
-  if (p.batch == 0 || p.m == 0 || p.n == 0) return;
+  if (problem.batch == 0 || problem.m == 0 || problem.n == 0) return;
+  const Gemm<In> p = fold_batch(problem);
   if constexpr (std::is_same_v<T, In>)
-    if (gemm_as_dots(context, p)) return;
+    if (gemm_as_dots(context, p) || gemm_as_dot_table(p)) return;
   if (p.n == 1 && p.m > 1 && !p.bias && p.c_stride == 1)  // one row in place of one column
     return gemm(context,
                 Gemm<In>{p.batch, 1, p.m, p.k, p.b.transposed(), p.a.transposed(), p.c, p.c_batch_stride, p.m, nullptr, p.activation});

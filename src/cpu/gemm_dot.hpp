@@ -1,4 +1,5 @@
-// Matrix times vector where the inner axis is contiguous: dot products, nothing is packed and the matrix is read once.
+// Products whose inner axis is contiguous in both operands and whose result is thin: dot products, nothing is packed and the larger
+// operand is read once.
 #pragma once
 
 #include "gemm.hpp"
@@ -50,6 +51,81 @@ template <class T> void dot_products(const DotProducts<T>& d) {
     for (; r + side_by_side <= end; r += side_by_side) dot_rows<T, side_by_side>(d, r);
     for (; r < end; ++r) dot_rows<T, 1>(d, r);
   });
+}
+
+/// Every row of x with every row of y: c[i * c_x + j * c_y] = activation(x_i . y_j + bias). x is the one with fewer rows.
+template <class T> struct DotTable {
+  const T* x;
+  std::int64_t x_rows, x_stride;
+  const T* y;
+  std::int64_t y_rows, y_stride;
+  std::int64_t k;
+  T* c;
+  std::int64_t c_x, c_y;
+  const T* bias;  ///< null for none
+  std::int64_t bias_x, bias_y;
+  Activation activation;
+};
+
+/// Rows of x and of y in one tile: its sums, a packet of each y and one of x fill the register file.
+inline constexpr int kDotTile = kTileRows == 14 ? 5 : 3;
+
+/// The tile at (i, j) over k in [first, last). Rows past the end repeat the last one and are not stored.
+template <class T> void dot_tile(const DotTable<T>& d, std::int64_t i, std::int64_t j, std::int64_t first, std::int64_t last) {
+  using namespace Eigen::internal;
+  using P = Packet<T>;
+  constexpr int S = kDotTile, L = kLanes<T>;
+  const T *x[S], *y[S];
+  for (int r = 0; r < S; ++r) {
+    x[r] = d.x + std::min(i + r, d.x_rows - 1) * d.x_stride;
+    y[r] = d.y + std::min(j + r, d.y_rows - 1) * d.y_stride;
+  }
+  P sum[S][S];
+  tile::unroll<S>([&](auto r) { tile::unroll<S>([&](auto q) { sum[r][q] = pset1<P>(T(0)); }); });
+  std::int64_t k = first;
+  for (; k + L <= last; k += L) {
+    P yk[S];
+    tile::unroll<S>([&](auto q) { yk[q] = ploadu<P>(y[q] + k); });
+    tile::unroll<S>([&](auto r) {
+      const P xk = ploadu<P>(x[r] + k);
+      tile::unroll<S>([&](auto q) { sum[r][q] = pmadd(xk, yk[q], sum[r][q]); });
+    });
+  }
+  for (int r = 0; r < std::min<std::int64_t>(S, d.x_rows - i); ++r)
+    for (int q = 0; q < std::min<std::int64_t>(S, d.y_rows - j); ++q) {
+      T total = predux(sum[r][q]);
+      for (std::int64_t l = k; l < last; ++l) total += x[r][l] * y[q][l];
+      T& c = d.c[(i + r) * d.c_x + (j + q) * d.c_y];
+      if (first > 0) total += c;
+      if (last == d.k) {
+        if (d.bias) total += d.bias[(i + r) * d.bias_x + (j + q) * d.bias_y];
+        total = activate(total, d.activation);
+      }
+      c = total;
+    }
+}
+
+template <class T> void dot_table(const DotTable<T>& d) {
+  constexpr std::int64_t steps = 2048;  // of k: what all rows of x hold of it stays in the second-level cache
+  parallel_for(ceil_div(d.y_rows, kDotTile), 1 + 65536 / (d.x_rows * d.k), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = 0; k < d.k; k += steps)
+      for (std::int64_t j = begin; j < end; ++j)
+        for (std::int64_t i = 0; i < d.x_rows; i += kDotTile) dot_tile(d, i, j * kDotTile, k, std::min(d.k, k + steps));
+  });
+}
+
+/// Does a thin product with long contiguous inner axes; false when it is none.
+template <class T> bool gemm_as_dot_table(const Gemm<T>& p) {
+  constexpr std::int64_t thin = 16, deep = 256;  // beyond them packing pays
+  if (p.a.column_stride != 1 || p.b.row_stride != 1 || std::min(p.m, p.n) > thin || p.k < deep) return false;
+  for (std::int64_t n = 0; n < p.batch; ++n) {
+    const T *const a = p.a.data + n * p.a.batch_stride, *const b = p.b.data + n * p.b.batch_stride;
+    T* const c = p.c + n * p.c_batch_stride;
+    if (p.m <= p.n)
+      dot_table(DotTable<T>{a, p.m, p.a.row_stride, b, p.n, p.b.column_stride, p.k, c, p.c_stride, 1, p.bias, 0, 1, p.activation});
+    else dot_table(DotTable<T>{b, p.n, p.b.column_stride, a, p.m, p.a.row_stride, p.k, c, 1, p.c_stride, p.bias, 1, 0, p.activation});
+  }
+  return true;
 }
 
 /// Does a product of a matrix and a vector that dot_products fits; false when it is none.
