@@ -202,7 +202,9 @@ std::int64_t block_tiles(const ConvProduct<float>& p) {
 void conv_winograd(const Context& context, const ConvProduct<float>& p, const float* bias) {
   const WinogradWeights weights(context, p);
   const std::int64_t tiles = p.batch * TileGrid(p).per_image();
-  const std::int64_t block = std::min(block_tiles(p), tiles);
+  const std::int64_t threads = num_threads(), blocks = round_up(ceil_div(tiles, block_tiles(p)), threads);
+  const std::int64_t block =
+      std::max<std::int64_t>(ceil_div(tiles, blocks), std::min<std::int64_t>(tiles, kTileRows));  // as many for every thread
   parallel_for(ceil_div(tiles, block), 1, [&](std::int64_t begin, std::int64_t end) {
     WinogradTask task(context, p, weights, block, bias);
     for (std::int64_t i = begin; i < end; ++i)
