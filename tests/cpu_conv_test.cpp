@@ -178,60 +178,6 @@ TEST_CASE("conv2d by groups and depthwise", "[cpu][conv]") {
   check<float>({1, 12, 12, 18, 18, 3, 3, params(1, 2, 2, 18)});
 }
 
-TEST_CASE("conv2d: input size not divisible by the stride", "[cpu][conv]") {  // A01
-  std::mt19937 random(1);
-  Run<float> run({1, 6, 6, 1, 1, 3, 3, params(2, 0)}, random);
-  for (int i = 0; i < 36; ++i) run.in.data()[i] = static_cast<float>(i);
-  for (int i = 0; i < 9; ++i) run.weight.data()[i] = static_cast<float>(i + 1);
-  run.bias.fill(0);
-  run.grad_out.fill(1);
-  run.compute();
-  REQUIRE(values(run.out) == std::vector<double>{429, 519, 969, 1059});
-  REQUIRE(values(run.grad_in) == std::vector<double>{1, 2, 4,  2, 3, 0, 4, 5, 10, 5, 6, 0, 8, 10, 20, 10, 12, 0,
-                                                     4, 5, 10, 5, 6, 0, 7, 8, 16, 8, 9, 0, 0, 0,  0,  0,  0,  0});
-  REQUIRE(values(run.grad_weight) == std::vector<double>{28, 32, 36, 52, 56, 60, 76, 80, 84});
-  REQUIRE(values(run.grad_bias) == std::vector<double>{4});
-}
-
-TEST_CASE("conv2d: asymmetric padding", "[cpu][conv]") {  // A30
-  std::mt19937 random(1);
-  tl::ConvParams p = params(2, 0);
-  p.padding[1] = p.padding[3] = 1;
-  Run<float> run({1, 6, 6, 1, 1, 3, 3, p}, random);
-  for (int i = 0; i < 36; ++i) run.in.data()[i] = static_cast<float>(i);
-  run.weight.fill(1);
-  run.bias.fill(0);
-  run.compute();
-  REQUIRE(values(run.out) == std::vector<double>{63, 81, 63, 171, 189, 135, 168, 180, 126});
-  run.check();
-}
-
-TEST_CASE("conv2d: depthwise with stride", "[cpu][conv]") {  // A31
-  std::mt19937 random(1);
-  Run<float> run({1, 4, 4, 4, 4, 3, 3, params(2, 1, 1, 4)}, random);
-  for (int c = 0; c < 4; ++c) {
-    for (int i = 0; i < 16; ++i) run.in.data()[i * 4 + c] = static_cast<float>(c * 16 + i - 20);
-    for (int i = 0; i < 9; ++i) run.weight.data()[c * 9 + i] = 0.5f * static_cast<float>(c * 9 + i);
-  }
-  run.bias.fill(0);
-  run.grad_out.fill(1);
-  run.compute();
-  const auto channel = [](const Array<float>& a, int c) {
-    std::vector<double> v;
-    for (std::int64_t i = c; i < a.numel(); i += 4) v.push_back(a.at(i));
-    return v;
-  };
-  REQUIRE(channel(run.out, 0) == std::vector<double>{-203.5, -253, -130.5, -141});
-  REQUIRE(channel(run.out, 3) == std::vector<double>{2019.5, 3131, 3474, 5340});
-  REQUIRE(channel(run.grad_in, 0) == std::vector<double>{2, 4, 2, 2.5, 4, 8, 4, 5, 2, 4, 2, 2.5, 3.5, 7, 3.5, 4});
-  REQUIRE(channel(run.grad_in, 3) == std::vector<double>{15.5, 31, 15.5, 16, 31, 62, 31, 32, 15.5, 31, 15.5, 16, 17, 34, 17, 17.5});
-  const auto dw = values(run.grad_weight);
-  const auto kernel = [&](int c) { return std::vector<double>(dw.begin() + c * 9, dw.begin() + (c + 1) * 9); };
-  REQUIRE(kernel(0) == std::vector<double>{-15, -30, -28, -30, -60, -56, -22, -44, -40});
-  REQUIRE(kernel(1) == std::vector<double>{1, 2, 4, 2, 4, 8, 10, 20, 24});
-  REQUIRE(kernel(3) == std::vector<double>{33, 66, 68, 66, 132, 136, 74, 148, 152});
-}
-
 TEST_CASE("conv2d of an empty batch", "[cpu][conv]") {  // A32
   std::mt19937 random(1);
   Run<float> run({0, 5, 5, 3, 4, 3, 3, params(1, 0)}, random);
@@ -284,19 +230,4 @@ TEST_CASE("conv2d and its gradients are bit-equal for any number of threads", "[
       REQUIRE(one.grad_bias.same_bits(other->grad_bias));
     }
   }
-}
-
-TEST_CASE("conv2d of an image with more than 2^31 patch elements needs no patch matrix", "[cpu][conv][large]") {  // A33
-  const std::int64_t size = 2800;
-  Array<float> in({1, size, size, 32}), weight({1, 3, 3, 32}), out({1, size, size, 1});
-  in.fill(1);
-  weight.fill(1);
-  TL_CALL(kPlace, conv2d, out.view(), in.view(), weight.view(), tl::View{}, params(1, 1), tl::Activation::none);
-  std::int64_t wrong = 0;
-  for (std::int64_t y = 0; y < size; ++y)
-    for (std::int64_t x = 0; x < size; ++x) {
-      const int edges = (y == 0 || y == size - 1) + (x == 0 || x == size - 1);
-      wrong += out.at(y * size + x) != (edges == 0 ? 288 : edges == 1 ? 192 : 128);
-    }
-  REQUIRE(wrong == 0);
 }

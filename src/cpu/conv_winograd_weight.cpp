@@ -39,7 +39,7 @@ EIGEN_ALWAYS_INLINE void transform_sum(const P* x, int xs, P* y, int ys) {
 /// Sums of one task: [point][channel][lane of the panel], then the panel's bias.
 std::int64_t slice_size(const WinogradGradient& p) { return (kPoints * p.channels + 1) * kTileColumns<float>; }
 
-/// A chunk of tiles against one panel of output channels.
+/// A chunk of tiles against one panel of output channels; the image is transformed again for every panel.
 class GradientTask {
  public:
   GradientTask(const Context& context, const WinogradGradient& p, std::int64_t block)
