@@ -46,6 +46,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 .data{width:100%}
 .data th,.data td{padding:.3rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 .data th:first-child,.data td:first-child{text-align:left}
+.data td:last-child{white-space:normal}
 .data th{font-weight:600;color:var(--soft)}
 .confusion{width:100%;max-width:34rem;table-layout:fixed}
 .confusion th,.confusion td{padding:.28rem 0;text-align:center;font-size:clamp(.62rem,2.4vw,.85rem)}

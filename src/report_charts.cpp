@@ -86,7 +86,7 @@ class Axis {
 
 std::string tick_text(double value, const ChartFormat& format) { return formatted("%.5g", value * format.factor) + format.unit; }
 
-std::string grid(const Axis& x, const Axis& y, const ChartFormat& format) {
+std::string grid(const Axis& x, const Axis& y, std::size_t epochs, const ChartFormat& format) {
   std::string svg;
   for (const double tick : y.ticks()) {
     const std::string py = formatted("%.1f", y.at(tick));
@@ -94,7 +94,7 @@ std::string grid(const Axis& x, const Axis& y, const ChartFormat& format) {
                   "\" dy=\".35em\" text-anchor=\"end\">", tick_text(tick, format), "</text>");
   }
   for (const double tick : x.ticks())
-    if (tick == std::floor(tick))
+    if (tick == std::floor(tick) && tick >= 1 && tick <= static_cast<double>(epochs))
       svg += concat("<text x=\"", formatted("%.1f", x.at(tick)), "\" y=\"", kHeight - kBottom + 17, "\" text-anchor=\"middle\">",
                     formatted("%.0f", tick), "</text>");
   return svg + concat("<text x=\"", (kLeft + kWidth - kRight) / 2, "\" y=\"", kHeight - 6, "\" text-anchor=\"middle\">epoch</text>");
@@ -144,7 +144,7 @@ std::string line_chart(const ChartFormat& format, const std::vector<Series>& ser
   const Axis y(values, format.scale, Ends::round, kHeight - kBottom, kTop, 5);
   const Axis x(epochs, Scale::linear, Ends::exact, kLeft + 8, kWidth - kRight - 8, 8);
   std::string svg = concat("<figure><figcaption>", escaped(format.title), "</figcaption><svg viewBox=\"0 0 ", kWidth, " ", kHeight,
-                           "\" role=\"img\" aria-label=\"", escaped(format.title), "\">", grid(x, y, format));
+                           "\" role=\"img\" aria-label=\"", escaped(format.title), "\">", grid(x, y, longest, format));
   for (const Series& s : series) svg += draw_series(s, x, y, format);
   return svg + "</svg></figure>\n";
 }

@@ -34,7 +34,8 @@ std::string to_submission(const std::vector<int>& answers) {
 }
 
 tl::report::Report make_report(const Settings& settings, const Recipe& recipe, const Digits& digits, const std::vector<Outcome>& outcomes) {
-  tl::report::Report report{concat("Handwritten digits: model ", recipe.model, ", ", recipe.epochs, " epochs"), {}, {}};
+  tl::report::Report report{
+      concat("Handwritten digits: model ", recipe.model, ", ", recipe.epochs, recipe.epochs == 1 ? " epoch" : " epochs"), {}, {}};
   for (const Outcome& outcome : outcomes) report.runs.push_back(outcome.run);
   report.facts = {{"model", concat(recipe.model, ", ", outcomes.at(0).parameters, " parameters")},
                   {"data", digits.description},
