@@ -151,7 +151,7 @@ TEST_CASE("large CPU results reuse their pages") {
   for (int i = 0; i < 4; ++i) x + x;
   const long before = faults();
   for (int i = 0; i < 20; ++i) x + x;
-  CHECK(faults() - before < 200);  // 20 results of 2,560 pages each
+  CHECK(faults() - before < 2560);  // 20 results, fewer faults than one has pages
 }
 
 TEST_CASE("tensors are aligned for any vector unit") {
