@@ -105,6 +105,9 @@ void destroy(Node* node) {
 }
 
 bool records_inplace(const char* op, const Tensor& self, TensorRefs others) {
+  for (int i = 0; i < self.dim(); ++i)
+    TL_CHECK(self.strides()[i] != 0 || self.sizes()[i] <= 1, ValueError, op, "a tensor of shape ", self.sizes(),
+             " repeats its elements along axis ", i, " (stride 0): it cannot be changed in place; clone() it first");
   if (!thread_state().grad_enabled) return false;
   const bool self_recorded = self.requires_grad();
   const bool recorded = must_record(op, others) || self_recorded;
@@ -162,6 +165,7 @@ Tensor& Tensor::requires_grad_(bool enable) {
 }
 
 void Tensor::set_grad(Tensor gradient) const {
+  TL_CHECK(defined(), ValueError, "set_grad", "the tensor is undefined: it was default-constructed and never assigned");
   TL_CHECK(!gradient.defined() || gradient.sizes() == sizes(), ShapeError, "set_grad", "a gradient of shape ", gradient.sizes(),
            " for a tensor of shape ", sizes());
   detail::AutogradMeta& meta = detail::meta_of(*impl_);
@@ -227,7 +231,7 @@ struct Younger {
 
 /// Where grad() collects, instead of leaves' own gradients.
 struct Capture {
-  std::unordered_map<const TensorImpl*, std::size_t> leaves;
+  std::unordered_map<const TensorImpl*, std::vector<std::size_t>> leaves;
   std::unordered_map<const Node*, std::vector<std::pair<std::uint32_t, std::size_t>>> outputs;
   std::vector<Tensor> results;
 };
@@ -283,7 +287,8 @@ class Engine {
       gradient = conform(from, std::move(gradient), view.sizes, view.dtype, view.device);
       if (!capture_) return accumulate_leaf(*edge.leaf, std::move(gradient));
       const auto found = capture_->leaves.find(edge.leaf.get());
-      if (found != capture_->leaves.end()) accumulate_buffer(capture_->results[found->second], std::move(gradient));
+      if (found == capture_->leaves.end()) return;
+      for (const std::size_t index : found->second) accumulate_buffer(capture_->results[index], gradient);
       return;
     }
     Node* node = edge.node.get();
@@ -347,7 +352,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
     TL_CHECK(inputs[i].requires_grad(), AutogradError, "grad", "input ", i, " does not require a gradient");
     const auto& meta = *inputs[i].impl()->meta;
     if (meta.node) capture.outputs[meta.node.get()].emplace_back(meta.output, i);
-    else capture.leaves[inputs[i].impl()] = i;
+    else capture.leaves[inputs[i].impl()].push_back(i);
   }
   detail::run_engine("grad", outputs, output_grads, options, &capture);
   return std::move(capture.results);

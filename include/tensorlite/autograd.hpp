@@ -174,7 +174,8 @@ Tensor record(const char* op, Tensor out, std::initializer_list<TensorRef> input
 /// In-place ops that must be recorded compute out of place and then call this: the bytes are copied, the graph is re-tied.
 /// Throws AutogradError for a leaf that requires a gradient and for a view.
 TL_API void assign_recorded(const char* op, Tensor& self, const Tensor& result);
-/// Throws AutogradError when self is a leaf that requires a gradient and recording is on; is the write to be recorded?
+/// What every in-place op asks first: is the write to be recorded? Throws AutogradError when self is a leaf that requires a gradient and
+/// recording is on, ValueError when self is expanded: one write would be seen in many elements.
 TL_API bool records_inplace(const char* op, const Tensor& self, TensorRefs others);
 
 }  // namespace detail

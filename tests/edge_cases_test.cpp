@@ -1,0 +1,31 @@
+// Misuse and odd inputs: every mistake is an exception that names the op; nothing is silently wrong.
+#include "test_tensors.hpp"
+
+#include <limits>
+
+using namespace tensorlite;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+}  // namespace
+
+TEST_CASE("gradients of undefined tensors and of an input named twice", "[edge][autograd]") {
+  CHECK_THROWS_AS(Tensor().set_grad({}), ValueError);
+  const Tensor x = leaf(Tensor{2.f});
+  const std::vector<Tensor> both = grad({x * x + x}, {x, x});
+  CHECK_VALUES(both[0], {5});
+  CHECK_VALUES(both[1], {5});
+}
+
+TEST_CASE("an expanded tensor is not changed in place", "[edge][inplace]") {
+  Tensor base = zeros({1}), e = base.expand({3});
+  CHECK_THROWS_AS(e.copy_(Tensor{1.f, 2.f, 3.f}), ValueError);
+  CHECK_THROWS_AS(e.add_(1), ValueError);
+  CHECK_THROWS_AS(e.mul_(ones({3})), ValueError);
+  CHECK_THROWS_AS(e.masked_fill_(Tensor{true, false, true}, 9), ValueError);
+  CHECK_THROWS_WITH(e.uniform_(), ContainsSubstring("uniform_: ") && ContainsSubstring("clone()"));
+  CHECK_VALUES(base, {0});
+  Tensor one = base.expand({1});
+  CHECK_VALUES(one.add_(1), {1});
+}
