@@ -30,7 +30,7 @@ std::uint32_t axes_mask(const char* op, const Dims& axes, int rank) {
   if (axes.empty()) return (1u << rank) - 1u;
   std::uint32_t mask = 0;
   for (std::int64_t a : axes) {
-    const int axis = wrap_axis(op, static_cast<int>(a), rank);
+    const int axis = wrap_axis(op, a, rank);
     TL_CHECK(!(mask >> axis & 1u), ValueError, op, "axis ", axis, " appears twice in ", axes);
     mask |= 1u << axis;
   }

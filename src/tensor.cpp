@@ -24,6 +24,7 @@ void destroy(Storage* storage) {
 void destroy(TensorImpl* impl) { delete impl; }
 
 Tensor make_tensor(const Dims& sizes, DType dtype, Device device) {
+  check_count("Tensor", sizes);
   auto impl = Ref<TensorImpl>(new TensorImpl);
   impl->storage = make_storage(device, static_cast<std::size_t>(sizes.product() * size_of(dtype)));
   View& view = impl->view;  // filled in place: a View is large

@@ -29,3 +29,18 @@ TEST_CASE("an expanded tensor is not changed in place", "[edge][inplace]") {
   Tensor one = base.expand({1});
   CHECK_VALUES(one.add_(1), {1});
 }
+
+TEST_CASE("sizes, axes and bounds near the ends of 64 bits", "[edge][shape]") {
+  const Tensor x = arange(5);
+  CHECK_THROWS_AS(narrow(x, 0, 2, kMost), IndexError);
+  CHECK_VALUES(x.slice(0, 4, {}, -kMost - 1), {4});
+  CHECK_THROWS_AS(sum(ones({2, 3}), {std::int64_t{1} << 32}), IndexError);
+  CHECK_THROWS_AS(permute(ones({2, 3}), {(std::int64_t{1} << 32) + 1, 0}), IndexError);
+  CHECK_THROWS_AS(flip(x, {std::int64_t{1} << 32}), IndexError);
+  CHECK_THROWS_AS(flip(x, {0, 0}), ValueError);
+  const std::int64_t big = std::int64_t{1} << 33;
+  CHECK_THROWS_AS(ones({1, 1}).expand({big, big}), ShapeError);
+  CHECK_THROWS_AS(ones({1, 1}).expand({big, 1}) + ones({1, 1}).expand({1, big}), ShapeError);
+  CHECK_THROWS_AS(zeros({0}).reshape({big, big}), ShapeError);
+  CHECK_THROWS_AS(embedding(ones({2, 2}), zeros({1}, {.dtype = kInt64}).expand({std::int64_t{1} << 59})), Error);
+}

@@ -295,10 +295,17 @@ template <class T> Tensor from_vector(const std::vector<T>& values, const Tensor
 namespace detail {
 
 /// An axis in [-rank, rank) as one in [0, rank). Throws IndexError.
-inline int wrap_axis(const char* op, int axis, int rank) {
+inline int wrap_axis(const char* op, std::int64_t axis, int rank) {
   const int limit = rank == 0 ? 1 : rank;
   TL_CHECK(axis >= -limit && axis < limit, IndexError, op, "axis ", axis, " is out of range for a tensor of ", rank, " dimensions");
-  return axis < 0 ? axis + limit : axis;
+  return static_cast<int>(axis < 0 ? axis + limit : axis);
+}
+
+/// Throws ShapeError for sizes whose elements or bytes 64 bits cannot count.
+inline void check_count(const char* op, const Dims& sizes) {
+  double count = 1;
+  for (std::int64_t n : sizes) count *= static_cast<double>(n);
+  TL_CHECK(count < 1e18 && count > -1e18, ShapeError, op, "shape ", sizes, " has more elements than can be counted; use smaller sizes");
 }
 
 /// A tensor on the storage of `base`, `offset` elements after its first. Not recorded.

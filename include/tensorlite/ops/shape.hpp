@@ -5,6 +5,7 @@
 #include <tensorlite/autograd.hpp>
 
 #include <algorithm>
+#include <limits>
 
 namespace tensorlite {
 
@@ -16,6 +17,7 @@ Tensor unslice(const Tensor& g, const Dims& sizes, int axis, std::int64_t begin,
 
 /// The size written as -1 is worked out. Throws ShapeError.
 inline Dims resolve_sizes(const char* op, Dims sizes, std::int64_t count) {
+  check_count(op, sizes);
   int unknown = -1;
   std::int64_t known = 1;
   for (int i = 0; i < sizes.size(); ++i) {
@@ -49,7 +51,7 @@ inline Tensor permute(const Tensor& x, const Dims& axes) {
   Dims sizes, strides, inverse = axes;
   std::uint32_t seen = 0;
   for (int i = 0; i < axes.size(); ++i) {
-    const int axis = detail::wrap_axis("permute", static_cast<int>(axes[i]), x.dim());
+    const int axis = detail::wrap_axis("permute", axes[i], x.dim());
     TL_CHECK(!(seen >> axis & 1u), ShapeError, "permute", "axis ", axis, " appears twice in ", axes);
     seen |= 1u << axis;
     sizes.push_back(x.sizes()[axis]);
@@ -115,6 +117,7 @@ inline Tensor expand(const Tensor& x, const Dims& sizes) {
              " has size ", from);
     strides[i] = from == to[i] ? x.strides()[i - added] : 0;
   }
+  detail::check_count("expand", to);
   // The engine sums the gradient over the repeated axes.
   return detail::record("BroadcastTo", detail::make_view(x, to, strides), {x}, {},
                         [](const BackwardContext&, const Tensor& g) { return Gradients{g}; });
@@ -150,6 +153,7 @@ inline Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::optional
   TL_CHECK(x.dim() > 0, IndexError, "slice", "a 0-d tensor has no axis to slice");
   TL_CHECK(step != 0, ValueError, "slice", "step must not be 0");
   const std::int64_t n = x.sizes()[at];
+  step = std::max(step, -std::numeric_limits<std::int64_t>::max());
   if (step < 0) {  // element i of the result is element n - 1 - i' of the flipped tensor
     const std::int64_t first = begin < 0 ? begin + n : begin;
     const std::int64_t last = !end ? -1 : *end < 0 ? *end + n : *end;
@@ -170,8 +174,8 @@ inline Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::optional
 /// `length` elements from `begin` on. A view. Throws IndexError when they are not all there.
 inline Tensor narrow(const Tensor& x, int axis, std::int64_t begin, std::int64_t length) {
   const std::int64_t n = x.size(axis);
-  TL_CHECK(begin >= 0 && length >= 0 && begin + length <= n, IndexError, "narrow", "elements ", begin, " to ", begin + length,
-           " of an axis of size ", n);
+  TL_CHECK(begin >= 0 && length >= 0 && length <= n - begin, IndexError, "narrow", length, " elements from ", begin,
+           " on of an axis of size ", n);
   return slice(x, axis, begin, begin + length);
 }
 
@@ -283,8 +287,12 @@ inline Tensor flip(const Tensor& x, const Dims& axes) {
   const detail::Placed<1> in("ReverseV2", x);
   View reversed = in.view(0);
   std::int64_t offset = 0;
+  std::uint32_t seen = 0;
   for (std::int64_t a : axes) {
-    const int at = detail::wrap_axis("flip", static_cast<int>(a), x.dim());
+    const int at = detail::wrap_axis("flip", a, x.dim());
+    TL_CHECK(x.dim() > 0, IndexError, "flip", "a 0-d tensor has no axis to flip");
+    TL_CHECK(!(seen >> at & 1u), ValueError, "flip", "axis ", at, " appears twice in ", axes);
+    seen |= 1u << at;
     offset += (reversed.sizes[at] - 1) * reversed.strides[at];
     reversed.strides[at] = -reversed.strides[at];
   }
