@@ -143,6 +143,8 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& optio
   const bool integers = start.is_integer && stop.is_integer && step.is_integer;
   const double length = (stop.real - start.real) / step.real;
   TL_CHECK(step.real != 0, ValueError, "arange", "step 0 never reaches ", stop.real);
+  TL_CHECK(std::abs(length) < 9e18 || !std::isfinite(length), ShapeError, "arange", "from ", start.real, " to ", stop.real, " in steps of ",
+           step.real, " there are more numbers than can be counted");
   TL_CHECK(std::isfinite(length), ValueError, "arange", "start ", start.real, ", stop ", stop.real, " and step ", step.real,
            " must be finite");
   TL_CHECK(length >= 0, ValueError, "arange", "step ", step.real, " leads from ", start.real, " away from ", stop.real);
@@ -155,15 +157,15 @@ Tensor arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& optio
 
 Tensor linspace(double start, double stop, std::int64_t count, const TensorOptions& options) {
   TL_CHECK(count >= 0, ValueError, "linspace", "count must not be negative, it is ", count);
-  std::vector<double> values(static_cast<std::size_t>(count));
+  const Tensor values = make("linspace", {count}, kFloat64, {.device = cpu_device()});
+  double* const out = values.data<double>();
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
   // From both ends, so that the last value is exactly `stop` and the sequence is symmetric.
   for (std::int64_t i = 0; i < count; ++i)
-    values[static_cast<std::size_t>(i)] =
-        count == 1 || i < count / 2 ? start + step * static_cast<double>(i) : stop - step * static_cast<double>(count - 1 - i);
+    out[i] = count == 1 || i < count / 2 ? start + step * static_cast<double>(i) : stop - step * static_cast<double>(count - 1 - i);
   TensorOptions resolved = options;
   resolved.dtype = options.dtype.value_or(kFloat32);
-  return from_vector(values, {count}, resolved);
+  return detail::from_host(out, count, kFloat64, {count}, resolved);
 }
 
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns, const TensorOptions& options) {
@@ -183,17 +185,23 @@ Tensor randn(const Dims& sizes, const TensorOptions& options) {
 
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, const TensorOptions& options) {
   TL_CHECK(low < high, ValueError, "randint", "the range [", low, ", ", high, ") is empty");
+  const DType dtype = options.dtype.value_or(kInt64);
+  const std::int64_t top = dtype == kBool ? 1 : dtype == kUInt8 ? 255 : dtype == kInt32 ? std::numeric_limits<std::int32_t>::max() : high;
+  const std::int64_t bottom = dtype == kBool || dtype == kUInt8 ? 0 : dtype == kInt32 ? std::numeric_limits<std::int32_t>::min() : low;
+  TL_CHECK(low >= bottom && high - 1 <= top, ValueError, "randint", "the range [", low, ", ", high, ") does not fit into ", dtype,
+           "; choose a wider dtype");
   return drawn("RandomUniformInt", sizes, RandomKind::integers, static_cast<double>(low), static_cast<double>(high), kInt64, options);
 }
 
 Tensor randperm(std::int64_t count, const TensorOptions& options) {
   TL_CHECK(count >= 0, ValueError, "randperm", "count must not be negative, it is ", count);
-  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  const Tensor values = make("randperm", {count}, kInt64, {.device = cpu_device()});
+  const std::span<std::int64_t> order(values.data<std::int64_t>(), static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  detail::shuffle(std::span(order), next_philox_key());
+  detail::shuffle(order, next_philox_key());
   TensorOptions resolved = options;
   resolved.dtype = options.dtype.value_or(kInt64);
-  return from_vector(order, {count}, resolved);
+  return detail::from_host(order.data(), count, kInt64, {count}, resolved);
 }
 
 namespace {

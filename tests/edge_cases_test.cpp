@@ -44,3 +44,15 @@ TEST_CASE("sizes, axes and bounds near the ends of 64 bits", "[edge][shape]") {
   CHECK_THROWS_AS(zeros({0}).reshape({big, big}), ShapeError);
   CHECK_THROWS_AS(embedding(ones({2, 2}), zeros({1}, {.dtype = kInt64}).expand({std::int64_t{1} << 59})), Error);
 }
+
+TEST_CASE("creation of more numbers than there are bytes, and of numbers that do not fit", "[edge][creation]") {
+  for (const std::int64_t count : {std::int64_t{1} << 60, std::int64_t{1} << 44}) {
+    CHECK_THROWS_AS(linspace(0, 1, count), Error);
+    CHECK_THROWS_AS(randperm(count), Error);
+  }
+  CHECK_THROWS_AS(arange(0, 1e300), ShapeError);
+  CHECK_THROWS_AS(arange(-kMost, kMost), ShapeError);
+  CHECK_THROWS_WITH(randint(0, 1000, {4}, {.dtype = kUInt8}), ContainsSubstring("randint: ") && ContainsSubstring("uint8"));
+  CHECK(randint(0, 256, {4}, {.dtype = kUInt8}).dtype() == kUInt8);
+  CHECK_VALUES(linspace(5, 1, 5), {5, 4, 3, 2, 1});
+}
