@@ -52,7 +52,7 @@ Tensor matmul_any(const Tensor& a, const Tensor& b) {
   if (b.dim() > 1) sizes.push_back(y.size(-1));
   // One matrix on the right for all batches: a single tall product.
   if (batch_b.product() == 1 && batch_a == batch && batch.product() > 1) {
-    const Tensor tall = reshape(x, {1, -1, x.size(-1)});
+    const Tensor tall = reshape(x, {1, batch.product() * x.size(-2), x.size(-1)});
     return reshape(matmul3d("MatMul", tall, as_batches(y, {1}), {}, Activation::none), sizes);
   }
   return reshape(matmul3d("MatMul", as_batches(x, batch), as_batches(y, batch), {}, Activation::none), sizes);

@@ -56,3 +56,16 @@ TEST_CASE("creation of more numbers than there are bytes, and of numbers that do
   CHECK(randint(0, 256, {4}, {.dtype = kUInt8}).dtype() == kUInt8);
   CHECK_VALUES(linspace(5, 1, 5), {5, 4, 3, 2, 1});
 }
+
+TEST_CASE("products over an axis of size 0 have values and gradients", "[edge][matmul]") {
+  CHECK_VALUES(matmul(ones({2, 3, 0}), ones({0, 4})), std::vector<double>(24, 0));
+  CHECK_VALUES(matmul(ones({2, 3, 0}), ones({0})), std::vector<double>(6, 0));
+  const Tensor no_inputs = leaf(ones({2, 0})), no_outputs = leaf(ones({0, 2})), x = leaf(ones({3, 2}));
+  linear(ones({3, 0}), no_inputs).sum().backward();
+  CHECK(no_inputs.grad().sizes() == Dims({2, 0}));
+  linear(x, no_outputs).sum().backward();
+  CHECK_VALUES(x.grad(), std::vector<double>(6, 0));
+  const Tensor empty_batch = leaf(ones({2, 3, 0}));
+  matmul(empty_batch, ones({0, 4})).sum().backward();
+  CHECK(empty_batch.grad().sizes() == Dims({2, 3, 0}));
+}

@@ -35,6 +35,12 @@ inline Tensor matmul(const Tensor& a, const Tensor& b) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Activation activation = Activation::none);
 
 namespace detail {
+/// All leading axes as one.
+inline Tensor as_matrix(const Tensor& x) {
+  Dims leading = x.sizes();
+  leading.pop_back();
+  return reshape(x, {leading.product(), x.size(-1)});
+}
 /// The gradient before a fused activation, from the result alone (none, relu).
 inline Tensor before_activation(const Tensor& g, const Tensor& result, Activation activation, bool recording) {
   if (activation == Activation::none) return g;
@@ -55,10 +61,10 @@ inline Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   const Tensor kept = activation == Activation::none ? Tensor() : out;
   return detail::record("MatMul", out, {x, weight, bias}, {x, weight, kept}, [activation](const BackwardContext& c, const Tensor& g) {
     const Tensor x_ = c.saved(0), w = c.saved(1);
-    const Tensor g2 = reshape(detail::before_activation(g, c.saved(2), activation, c.recording()), {-1, w.sizes()[0]});
+    const Tensor g2 = detail::as_matrix(detail::before_activation(g, c.saved(2), activation, c.recording()));
     Gradients grads(3);
     if (c.needs(0)) grads[0] = reshape(matmul(g2, w), x_.sizes());
-    if (c.needs(1)) grads[1] = matmul(transpose(g2, 0, 1), reshape(x_, {-1, w.sizes()[1]}));
+    if (c.needs(1)) grads[1] = matmul(transpose(g2, 0, 1), detail::as_matrix(x_));
     if (c.needs(2)) grads[2] = sum(g2, {0});
     return grads;
   });
