@@ -54,6 +54,7 @@ ConvPlan plan_conv_transpose2d(const Dims& x, const Dims& weight, const Tensor& 
   TL_CHECK(!options.padding.is_same(), ValueError, op, "padding same is ambiguous here; give the sides");
   TL_CHECK(weight.size() == 4 && weight[0] == x[3], ShapeError, op, "the weight must be [", x[3],
            ", kernel height, kernel width, out / groups], it has shape ", weight);
+  TL_CHECK(weight[1] > 0 && weight[2] > 0, ShapeError, op, "the kernel is empty: weight ", weight);
   TL_CHECK(x[3] % options.groups == 0, ShapeError, op, "groups ", options.groups, " do not divide the ", x[3], " input channels");
   const std::int64_t outs = weight[3] * options.groups;
   TL_CHECK(!bias.defined() || bias.sizes() == Dims({outs}), ShapeError, op, "the bias must have shape [", outs, "], it has ", bias.sizes());

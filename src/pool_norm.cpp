@@ -136,6 +136,7 @@ Tensor working_statistic(const char* op, const Tensor& statistic, std::int64_t c
   if (!statistic.defined()) return statistic;
   TL_CHECK(statistic.sizes() == Dims({channels}), ShapeError, op, "running statistics of shape ", statistic.sizes(), " for ", channels,
            " channels");
+  TL_CHECK(is_floating(statistic.dtype()), DTypeError, op, "running statistics must be floating, got ", statistic.dtype());
   return dense_as(statistic, dtype, device);
 }
 void store_statistic(Tensor& statistic, const Tensor& working) {
@@ -145,9 +146,9 @@ void store_statistic(Tensor& statistic, const Tensor& working) {
   else statistic.copy_(working);
 }
 
-void check_parameter(const char* op, const char* name, const Tensor& parameter, std::int64_t count) {
-  TL_CHECK(!parameter.defined() || parameter.numel() == count, ShapeError, op, "the ", name, " has shape ", parameter.sizes(),
-           ", expected ", count, " elements");
+void check_parameter(const char* op, const char* name, const Tensor& parameter, const Dims& sizes) {
+  TL_CHECK(!parameter.defined() || parameter.sizes() == sizes, ShapeError, op, "the ", name, " has shape ", parameter.sizes(),
+           ", expected ", sizes);
 }
 }  // namespace
 
@@ -159,8 +160,8 @@ NormResult batch_norm_forward(const Tensor& x, const Tensor& weight, const Tenso
   const std::int64_t channels = x.size(-1), count = channels == 0 ? 0 : x.numel() / channels;
   TL_CHECK(count >= 2 || x.numel() == 0, ShapeError, op, "input ", x.sizes(), " has ", count,
            " value per channel: its variance is not defined in training; use a larger batch or eval()");
-  check_parameter(op, "weight", weight, channels);
-  check_parameter(op, "bias", bias, channels);
+  check_parameter(op, "weight", weight, {channels});
+  check_parameter(op, "bias", bias, {channels});
   const Placed<1> in("FusedBatchNormV3", x);
   const DType dtype = statistics_dtype(x.dtype());
   const Tensor from = dense(in[0]), w = dense_as(weight, dtype, in.device), b = dense_as(bias, dtype, in.device);
@@ -175,14 +176,14 @@ NormResult batch_norm_forward(const Tensor& x, const Tensor& weight, const Tenso
   return r;
 }
 
-NormResult layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t row, double eps) {
+NormResult layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& shape, double eps) {
   check_floating("layer_norm", x);
-  check_parameter("layer_norm", "weight", weight, row);
-  check_parameter("layer_norm", "bias", bias, row);
+  check_parameter("layer_norm", "weight", weight, shape);
+  check_parameter("layer_norm", "bias", bias, shape);
   const Placed<1> in("LayerNorm", x);
   const DType dtype = statistics_dtype(x.dtype());
   const Tensor from = dense(in[0]), w = dense_as(weight, dtype, in.device), b = dense_as(bias, dtype, in.device);
-  const std::int64_t rows = x.numel() / row;
+  const std::int64_t row = shape.product(), rows = x.numel() / row;
   NormResult r{make_tensor(x.sizes(), x.dtype(), in.device), make_tensor({rows}, dtype, in.device), make_tensor({rows}, dtype, in.device)};
   TL_CALL(in, layer_norm, as_rows(r.out, row), r.mean.raw(), r.inv_std.raw(), as_rows(from, row), as_row(w), as_row(b), eps);
   return r;

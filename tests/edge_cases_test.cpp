@@ -69,3 +69,10 @@ TEST_CASE("products over an axis of size 0 have values and gradients", "[edge][m
   matmul(empty_batch, ones({0, 4})).sum().backward();
   CHECK(empty_batch.grad().sizes() == Dims({2, 3, 0}));
 }
+
+TEST_CASE("parameters of another shape or dtype are refused", "[edge][norm][conv]") {
+  CHECK_THROWS_AS(layer_norm(ones({2, 3}), {2, 3}, ones({3, 2})), ShapeError);
+  Tensor counts = zeros({2}, {.dtype = kInt64}), variance = ones({2});
+  CHECK_THROWS_AS(batch_norm_train(ones({4, 2}), {}, {}, counts, variance), DTypeError);
+  CHECK_THROWS_AS(conv_transpose2d(ones({1, 2, 2, 1}), ones({1, 0, 2, 1})), ShapeError);
+}

@@ -13,7 +13,7 @@ struct NormResult {
 };
 TL_API NormResult batch_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean, Tensor& running_var,
                                      double momentum, double eps);
-TL_API NormResult layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t row, double eps);
+TL_API NormResult layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& shape, double eps);
 /// Gradients of x, weight and bias by the kernel of the op.
 TL_API Gradients norm_gradient(const BackwardContext& c, const Tensor& g, bool batch, std::int64_t row);
 }  // namespace detail
@@ -82,7 +82,7 @@ inline Tensor layer_norm(const Tensor& x, const Dims& shape, const Tensor& weigh
     TL_CHECK(x.size(i - shape.size()) == shape[i], ShapeError, "layer_norm", "input ", x.sizes(), " does not end in ", shape);
   const std::int64_t row = shape.product();
   TL_CHECK(row > 0, ShapeError, "layer_norm", "normalised shape ", shape, " is empty");
-  const detail::NormResult r = detail::layer_norm_forward(x, weight, bias, row, options.eps);
+  const detail::NormResult r = detail::layer_norm_forward(x, weight, bias, shape, options.eps);
   return detail::record("LayerNorm", r.out, {x, weight, bias}, {x, weight, r.mean, r.inv_std},
                         [row](const BackwardContext& c, const Tensor& g) { return detail::norm_gradient(c, g, false, row); });
 }
