@@ -34,9 +34,16 @@ DType compute_dtype(BinaryOp op, DType common) {
   return accepts_integers(op) ? common : kFloat64;
 }
 
-/// A number's dtype beside a tensor: it never widens within its kind, a fraction makes an integer tensor float64.
-DType promote_scalar(DType dtype, Scalar s) {
+/// Does an integer dtype hold this number?
+bool holds(DType dtype, std::int64_t value) {
+  if (dtype == kUInt8) return value >= 0 && value <= 255;
+  return dtype != kInt32 || value == static_cast<std::int32_t>(value);
+}
+
+/// A number's dtype beside a tensor: it never widens within its kind, a fraction makes an integer tensor float64. Comparisons are exact.
+DType promote_scalar(BinaryOp op, DType dtype, Scalar s) {
   if (is_floating(dtype)) return dtype;
+  if (s.is_integer && gives_bool(op) && !holds(dtype, s.integer)) return kInt64;
   if (!s.is_integer) return kFloat64;
   return dtype == kBool ? kInt64 : dtype;
 }
@@ -92,7 +99,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
 
 Tensor binary(BinaryOp op, const Tensor& a, Scalar b, ScalarSide side) {
   const Placed<1> in(name_of(op), a);
-  const DType dtype = compute_dtype(op, promote_scalar(a.dtype(), b));
+  const DType dtype = compute_dtype(op, promote_scalar(op, a.dtype(), b));
   const Tensor x = convert(in[0], dtype);
   Tensor out = make_tensor(a.sizes(), gives_bool(op) ? kBool : dtype, in.device);
   TL_CALL(in, binary_scalar, op, out.raw(), x.raw(), b, side);
@@ -120,7 +127,7 @@ void binary_(BinaryOp op, Tensor& a, const Tensor& b) {
 }
 
 void binary_(BinaryOp op, Tensor& a, Scalar b) {
-  const DType dtype = compute_dtype(op, promote_scalar(a.dtype(), b));
+  const DType dtype = compute_dtype(op, promote_scalar(op, a.dtype(), b));
   TL_CHECK(dtype == a.dtype(), DTypeError, name_of(op), "a ", dtype, " result does not fit in place into a ", a.dtype(), " tensor");
   TL_CALL((OpPlace{name_of(op), a.device()}), binary_scalar, op, a.raw(), a.raw(), b, ScalarSide::right);
   bump_version(a);

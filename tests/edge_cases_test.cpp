@@ -70,6 +70,35 @@ TEST_CASE("products over an axis of size 0 have values and gradients", "[edge][m
   CHECK(empty_batch.grad().sizes() == Dims({2, 3, 0}));
 }
 
+TEST_CASE("numbers beside integer tensors are not cut off", "[edge][dtype]") {
+  const Tensor mask{true, false, true}, x{1, 2, 3}, bytes = Tensor({44, 156, 5}, {.dtype = kUInt8});
+  CHECK_VALUES(where(mask, x, 0.5), {1, 0.5, 3});
+  CHECK_VALUES(where(mask, 0.5, x), {0.5, 2, 0.5});
+  CHECK_VALUES(masked_fill(x, mask, 0.5), {0.5, 2, 0.5});
+  CHECK(masked_fill(x, mask, 7).dtype() == kInt64);
+  CHECK_THROWS_AS(x.clone().masked_fill_(mask, 0.5), DTypeError);
+  CHECK_VALUES(clamp(x, 1.5, 2.5), {1.5, 2, 2.5});
+  CHECK(clamp(x, 2, 3).dtype() == kInt64);
+  CHECK_THROWS_AS(x.clone().clamp_(1.5, 2.5), DTypeError);
+  CHECK_VALUES(bytes == -100, {0, 0, 0});
+  CHECK_VALUES(bytes < 300, {1, 1, 1});
+  CHECK_VALUES(Tensor({1}, {.dtype = kInt32}) < (std::int64_t{1} << 40), {1});
+  CHECK_THROWS_WITH(pow(x, -1), ContainsSubstring("pow: int64 elements to the power -1"));
+  CHECK_VALUES(pow(x, -1.0), {1, 0.5, 1.0 / 3});
+}
+
+TEST_CASE("gradients at the edges of std and pow are not NaN", "[edge][autograd]") {
+  const Tensor constant = leaf(Tensor{2.f, 2.f}), x = leaf(Tensor{{1.f, 2.f}, {3.f, 5.f}}), exponent = leaf(Tensor{1.f, 2.f});
+  tensorlite::std(constant).backward();
+  CHECK_VALUES(constant.grad(), {0, 0});
+  tensorlite::std(x, {1}).sum().backward();
+  CHECK_VALUES(x.grad(), {-std::sqrt(0.5), std::sqrt(0.5), -std::sqrt(0.5), std::sqrt(0.5)});
+  (pow(0, exponent) + exponent).sum().backward();
+  CHECK_VALUES(exponent.grad(), {1, 1});
+  const auto deviation = [](const std::vector<Tensor>& in) { return tensorlite::std(in[0], {0}); };
+  CHECK(gradgradcheck(deviation, {leaf(x.to(kFloat64))}).message == "");
+}
+
 TEST_CASE("parameters of another shape or dtype are refused", "[edge][norm][conv]") {
   CHECK_THROWS_AS(layer_norm(ones({2, 3}), {2, 3}, ones({3, 2})), ShapeError);
   Tensor counts = zeros({2}, {.dtype = kInt64}), variance = ones({2});

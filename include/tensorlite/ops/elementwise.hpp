@@ -95,7 +95,10 @@ inline Tensor remainder(const Tensor& a, const Tensor& b) {
     return Gradients{g, c.needs(1) ? neg(mul(g, floor_divide(c.saved(0), c.saved(1)))) : Tensor()};
   });
 }
+/// Throws ValueError for integers to a negative integer power, as NumPy: the result is a fraction.
 inline Tensor pow(const Tensor& a, Scalar exponent) {
+  TL_CHECK(is_floating(a.dtype()) || !exponent.is_integer || exponent.integer >= 0, ValueError, "pow", a.dtype(), " elements to the power ",
+           exponent.integer, " are fractions; use a floating exponent or convert with to()");
   return detail::record("Pow", detail::binary(BinaryOp::Power, a, exponent), {a}, {a},
                         [exponent](const BackwardContext& c, const Tensor& g) {
                           if (exponent.real == 0) return Gradients{Tensor()};
@@ -116,6 +119,7 @@ inline Tensor pow(const Tensor& a, const Tensor& b) {
 inline Tensor pow(Scalar base, const Tensor& exponent) {
   const Tensor out = detail::binary(BinaryOp::Power, exponent, base, ScalarSide::left);
   return detail::record("Pow", out, {exponent}, {out}, [base](const BackwardContext& c, const Tensor& g) {
+    if (base.as<double>() == 0) return Gradients{Tensor()};  // flat, as in pow() of two tensors
     return Gradients{mul(mul(g, c.saved(0)), std::log(base.as<double>()))};
   });
 }
@@ -308,12 +312,20 @@ inline Tensor gelu_tanh(const Tensor& x) {
     return g * ((t + 1) * 0.5 + x_ * (1 - t * t) * (1 + x_ * x_ * (3 * c)) * (0.5 * k));
   });
 }
-/// Within [low, high]; NaN stays NaN. The gradient is 1 inside and on the bounds, 0 outside. Throws ValueError unless low <= high.
+namespace detail {
+/// Integers cannot be clamped to a fraction.
+inline bool holds_bounds(DType dtype, double low, double high) {
+  return is_floating(dtype) || (std::trunc(low) == low && std::trunc(high) == high);
+}
+}  // namespace detail
+
+/// Within [low, high]; NaN stays NaN; integers with fractions as bounds give float64. The gradient is 1 inside and on the bounds, 0
+/// outside. Throws ValueError unless low <= high.
 inline Tensor clamp(const Tensor& x, double low, double high) {
   TL_CHECK(low <= high, ValueError, "clamp", "low ", low, " is above high ", high);
-  return detail::unary(UnaryOp::Clamp, x, {low, high}, [](const Tensor& g, const Tensor& x_, const Tensor&, UnaryParams p) {
-    return g * logical_and(x_ >= p.a, x_ <= p.b).to(g.dtype());
-  });
+  return detail::unary(
+      UnaryOp::Clamp, detail::holds_bounds(x.dtype(), low, high) ? x : x.to(kFloat64), {low, high},
+      [](const Tensor& g, const Tensor& x_, const Tensor&, UnaryParams p) { return g * logical_and(x_ >= p.a, x_ <= p.b).to(g.dtype()); });
 }
 
 // -------------------------------------------------------------------------------------------------------------------- where
@@ -333,13 +345,15 @@ inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
     return Gradients{c.needs(0) ? where(c.saved(0), g, zero) : Tensor(), c.needs(1) ? where(c.saved(0), zero, g) : Tensor()};
   });
 }
-inline Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
-  return where(condition, a, full({}, b, {.dtype = a.dtype(), .device = a.device()}));
+namespace detail {
+/// A number beside x: of its dtype, but a fraction beside integers is float64.
+inline Tensor scalar_beside(const Tensor& x, Scalar value) {
+  return full({}, value, {.dtype = is_floating(x.dtype()) || value.is_integer ? x.dtype() : kFloat64, .device = x.device()});
 }
-inline Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
-  return where(condition, full({}, a, {.dtype = b.dtype(), .device = b.device()}), b);
-}
-/// x with `value` where the mask holds.
+}  // namespace detail
+inline Tensor where(const Tensor& condition, const Tensor& a, Scalar b) { return where(condition, a, detail::scalar_beside(a, b)); }
+inline Tensor where(const Tensor& condition, Scalar a, const Tensor& b) { return where(condition, detail::scalar_beside(b, a), b); }
+/// x with `value` where the mask holds; a fraction makes integers float64.
 inline Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) { return where(mask, value, x); }
 
 // ------------------------------------------------------------------------------------------------------------------ in place
@@ -362,6 +376,8 @@ TL_INPLACE(div_, Divide, div)
 #undef TL_INPLACE
 inline Tensor& Tensor::clamp_(double low, double high) {
   TL_CHECK(low <= high, ValueError, "clamp_", "low ", low, " is above high ", high);
+  TL_CHECK(detail::holds_bounds(dtype(), low, high), DTypeError, "clamp_", "the bounds ", low, " and ", high, " are not ", dtype(),
+           "; use clamp() or whole numbers");
   if (detail::records_inplace("clamp_", *this, {})) detail::assign_recorded("clamp_", *this, clamp(clone(), low, high));
   else detail::unary_(UnaryOp::Clamp, *this, {low, high});
   return *this;
@@ -371,6 +387,10 @@ inline Tensor& Tensor::relu_() {
   else detail::unary_(UnaryOp::Relu, *this, {});
   return *this;
 }
-inline Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) { return copy_(masked_fill(*this, mask, value)); }
+inline Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
+  TL_CHECK(is_floating(dtype()) || value.is_integer, DTypeError, "masked_fill_", "the fraction ", value.real, " does not fit into a ",
+           dtype(), " tensor; use masked_fill()");
+  return copy_(masked_fill(*this, mask, value));
+}
 
 }  // namespace tensorlite

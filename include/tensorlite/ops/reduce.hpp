@@ -6,6 +6,8 @@
 #include <tensorlite/ops/elementwise.hpp>
 #include <tensorlite/ops/shape.hpp>
 
+#include <limits>
+
 namespace tensorlite {
 
 struct ReduceOptions {
@@ -128,8 +130,14 @@ inline Tensor var(const Tensor& x, const Dims& axes = {}, VarOptions options = {
   });
   return detail::finish_reduce(kept, mask, {.keepdim = options.keepdim});
 }
-/// Standard deviation.
-inline Tensor std(const Tensor& x, const Dims& axes = {}, VarOptions options = {}) { return sqrt(var(x, axes, options)); }
+/// Standard deviation; its gradient is 0 where all values are equal.
+inline Tensor std(const Tensor& x, const Dims& axes = {}, VarOptions options = {}) {
+  const Tensor variance = var(x, axes, options), root = sqrt(variance.detach());
+  return detail::record("Std", root, {variance}, {root}, [](const BackwardContext& c, const Tensor& g) {
+    const Tensor twice = c.saved(0) * 2.0;
+    return Gradients{g / masked_fill(twice, equal(twice, 0), std::numeric_limits<double>::infinity())};
+  });
+}
 
 /// Euclidean norm; its gradient at the zero vector is 0.
 inline Tensor norm(const Tensor& x, const Dims& axes = {}, ReduceOptions options = {}) {
