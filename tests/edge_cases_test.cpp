@@ -105,3 +105,12 @@ TEST_CASE("parameters of another shape or dtype are refused", "[edge][norm][conv
   CHECK_THROWS_AS(batch_norm_train(ones({4, 2}), {}, {}, counts, variance), DTypeError);
   CHECK_THROWS_AS(conv_transpose2d(ones({1, 2, 2, 1}), ones({1, 0, 2, 1})), ShapeError);
 }
+
+TEST_CASE("a ninth dimension is a ShapeError", "[edge][shape]") {
+  const Tensor full = zeros({1, 1, 1, 1, 1, 1, 1, 1}, {.dtype = kInt64});
+  CHECK_THROWS_AS(zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}), ShapeError);
+  CHECK_THROWS_WITH(unsqueeze(full, 0), ContainsSubstring("at most 8 dimensions"));
+  CHECK_THROWS_AS(stack({full}), ShapeError);
+  CHECK_THROWS_AS(one_hot(full, 2), ShapeError);
+  CHECK_THROWS_AS((Tensor{{{{{{{{{1}}}}}}}}}), ShapeError);
+}

@@ -166,6 +166,46 @@ struct Device {
 constexpr Device cpu_device(int index = 0) { return {DeviceType::cpu, static_cast<std::int16_t>(index)}; }
 constexpr Device gpu_device(int index = 0) { return {DeviceType::gpu, static_cast<std::int16_t>(index)}; }
 
+// -------------------------------------------------------------------------------------------------------------------- errors
+
+/// Root of every exception of the library. what() starts with the name of the op or call: "matmul: ...".
+class TL_TYPE_API Error : public std::runtime_error {
+ public:
+  Error(std::string_view op, const std::string& text) : std::runtime_error(std::string(op) + ": " + text) {}
+};
+#define TL_DEFINE_ERROR(Name, Base)      \
+  class TL_TYPE_API Name : public Base { \
+   public:                               \
+    using Base::Base;                    \
+  }
+TL_DEFINE_ERROR(ValueError, Error);  ///< A caller's mistake; nothing has changed.
+TL_DEFINE_ERROR(ShapeError, ValueError);
+TL_DEFINE_ERROR(DTypeError, ValueError);
+TL_DEFINE_ERROR(IndexError, ValueError);
+TL_DEFINE_ERROR(DeviceError, Error);
+TL_DEFINE_ERROR(DeviceUnavailableError, DeviceError);
+TL_DEFINE_ERROR(DeviceMismatchError, DeviceError);
+TL_DEFINE_ERROR(AlreadyInitializedError, DeviceError);
+TL_DEFINE_ERROR(BackendError, DeviceError);
+TL_DEFINE_ERROR(OutOfMemoryError, DeviceError);
+TL_DEFINE_ERROR(AutogradError, Error);
+
+/// A kernel that this device cannot have.
+class TL_TYPE_API NotImplementedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file that could not be read or written; path() names it.
+class TL_TYPE_API IoError : public Error {
+ public:
+  IoError(std::string_view op, std::string path, const std::string& text) : Error(op, "'" + path + "': " + text), path_(std::move(path)) {}
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // ---------------------------------------------------------------------------------------------------------------------- Dims
 
 /// Up to 8 sizes, strides or axes, stored in place. Trivially copyable, so kernels and gradients may hold it by value.
@@ -199,9 +239,9 @@ class Dims {
   constexpr std::int64_t* begin() { return values_; }
   constexpr std::int64_t* end() { return values_ + count_; }
 
-  /// Throws std::length_error past 8 entries.
+  /// Throws ShapeError past 8 entries.
   constexpr void push_back(std::int64_t value) {
-    if (count_ == kMaxDims) throw std::length_error("tensorlite: at most 8 dimensions");
+    if (count_ == kMaxDims) throw ShapeError("Dims", "a tensor has at most 8 dimensions; reshape() to join some first");
     values_[count_++] = value;
   }
   constexpr void pop_back() { values_[--count_] = 0; }
@@ -275,45 +315,7 @@ struct View {
   }
 };
 
-// -------------------------------------------------------------------------------------------------------------------- errors
-
-/// Root of every exception of the library. what() starts with the name of the op or call: "matmul: ...".
-class TL_TYPE_API Error : public std::runtime_error {
- public:
-  Error(std::string_view op, const std::string& text) : std::runtime_error(std::string(op) + ": " + text) {}
-};
-#define TL_DEFINE_ERROR(Name, Base)      \
-  class TL_TYPE_API Name : public Base { \
-   public:                               \
-    using Base::Base;                    \
-  }
-TL_DEFINE_ERROR(ValueError, Error);  ///< A caller's mistake; nothing has changed.
-TL_DEFINE_ERROR(ShapeError, ValueError);
-TL_DEFINE_ERROR(DTypeError, ValueError);
-TL_DEFINE_ERROR(IndexError, ValueError);
-TL_DEFINE_ERROR(DeviceError, Error);
-TL_DEFINE_ERROR(DeviceUnavailableError, DeviceError);
-TL_DEFINE_ERROR(DeviceMismatchError, DeviceError);
-TL_DEFINE_ERROR(AlreadyInitializedError, DeviceError);
-TL_DEFINE_ERROR(BackendError, DeviceError);
-TL_DEFINE_ERROR(OutOfMemoryError, DeviceError);
-TL_DEFINE_ERROR(AutogradError, Error);
-
-/// A kernel that this device cannot have.
-class TL_TYPE_API NotImplementedError : public Error {
- public:
-  using Error::Error;
-};
-
-/// A file that could not be read or written; path() names it.
-class TL_TYPE_API IoError : public Error {
- public:
-  IoError(std::string_view op, std::string path, const std::string& text) : Error(op, "'" + path + "': " + text), path_(std::move(path)) {}
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+// -------------------------------------------------------------------------------------------------------------- error texts
 
 namespace detail {
 inline void append(std::string& s, std::string_view text) { s += text; }
