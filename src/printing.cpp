@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <ostream>
 
 namespace tensorlite {
@@ -72,12 +74,46 @@ std::vector<std::string> align(const std::vector<Text>& texts) {
   return out;
 }
 
-template <class T> std::vector<std::string> format_elements(const Tensor& shown) {
-  const std::vector<T> values = shown.to_vector<T>();
+/// Mantissas and exponents as long as the longest, as NumPy pads them: 1.00e-05 beside 1.25e+10.
+void pad_scientific(std::vector<Text>& texts) {
+  std::size_t mantissa = 0, exponent = 0;
+  for (const Text& t : texts) {
+    const std::size_t e = t.right.find('e');
+    if (e == std::string::npos) continue;  // nan, inf
+    mantissa = std::max(mantissa, e);
+    exponent = std::max(exponent, t.right.size() - e);
+  }
+  for (Text& t : texts) {
+    const std::size_t e = t.right.find('e');
+    if (e == std::string::npos) continue;
+    t.right.insert(e + 2, exponent - (t.right.size() - e), '0');
+    t.right.insert(e, mantissa - e, '0');
+  }
+}
+
+/// The float32 nearest to the shortest decimal that reads back to this 16-bit value: what is printed of it.
+template <class Half> float shortest(float value) {
+  char text[40];
+  for (int digits = 1; digits <= 8 && std::isfinite(value); ++digits) {
+    std::snprintf(text, sizeof text, "%.*g", digits, static_cast<double>(value));
+    const float candidate = std::strtof(text, nullptr);
+    if (Half(candidate).bits == Half(value).bits) return candidate;
+  }
+  return value;
+}
+float shortest_of(DType dtype, float value) {
+  return dtype == kFloat16 ? shortest<float16>(value) : dtype == kBFloat16 ? shortest<bfloat16>(value) : value;
+}
+
+template <class T> std::vector<std::string> format_elements(const Tensor& shown, DType dtype) {
+  std::vector<T> values = shown.to_vector<T>();
   std::vector<Text> texts;
   if constexpr (std::is_floating_point_v<T>) {
+    if (is_half(dtype))
+      for (T& v : values) v = static_cast<T>(shortest_of(dtype, static_cast<float>(v)));
     const bool scientific = needs_exponent(values);
     for (T v : values) texts.push_back(format_real(v, scientific));
+    if (scientific) pad_scientific(texts);
   } else {
     for (T v : values) texts.push_back({std::to_string(v), ""});
   }
@@ -116,12 +152,12 @@ class Printer {
   Printer(const Tensor& x, bool summarize) : sizes_(x.sizes()), summarize_(summarize) {
     const Tensor shown = edges_of(x, summarize);
     switch (x.dtype()) {
-      case DType::float32: elements_ = format_elements<float>(shown); break;
+      case DType::float32: elements_ = format_elements<float>(shown, x.dtype()); break;
       case DType::float16:
-      case DType::bfloat16: elements_ = format_elements<float>(shown.to(kFloat32)); break;
-      case DType::float64: elements_ = format_elements<double>(shown); break;
+      case DType::bfloat16: elements_ = format_elements<float>(shown.to(kFloat32), x.dtype()); break;
+      case DType::float64: elements_ = format_elements<double>(shown, x.dtype()); break;
       case DType::boolean: elements_ = format_bools(shown); break;
-      default: elements_ = format_elements<std::int64_t>(shown.to(kInt64));
+      default: elements_ = format_elements<std::int64_t>(shown.to(kInt64), x.dtype());
     }
   }
 
@@ -177,7 +213,8 @@ class Printer {
 std::string print_scalar(const Tensor& x) {
   if (x.dtype() == kBool) return x.item<bool>() ? "True" : "False";
   if (!is_floating(x.dtype())) return std::to_string(x.item<std::int64_t>());
-  const double value = x.item<double>();
+  double value = x.item<double>();
+  if (is_half(x.dtype())) value = shortest_of(x.dtype(), static_cast<float>(value));
   if (!std::isfinite(value)) return format_real(value, false).left;
   const bool scientific = value != 0 && (std::abs(value) < 1e-4 || std::abs(value) >= 1e16);
   const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;

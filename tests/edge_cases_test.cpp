@@ -114,3 +114,17 @@ TEST_CASE("a ninth dimension is a ShapeError", "[edge][shape]") {
   CHECK_THROWS_AS(one_hot(full, 2), ShapeError);
   CHECK_THROWS_AS((Tensor{{{{{{{{{1}}}}}}}}}), ShapeError);
 }
+
+TEST_CASE("exponents and 16-bit floats print as in NumPy", "[edge][print]") {
+  const auto text = [](const Tensor& t) {
+    const std::string all = t.to_string();
+    return all.substr(0, all.find(", shape"));
+  };
+  CHECK(text(Tensor{1e-5, 1.5}) == "tl.Tensor([1.0e-05 1.5e+00]");
+  CHECK(text(Tensor{0.001, 1.001}) == "tl.Tensor([1.000e-03 1.001e+00]");
+  CHECK(text(Tensor({1.0 / 3, 2e300, 1e-300}, {.dtype = kFloat64})) == "tl.Tensor([3.33333333e-001 2.00000000e+300 1.00000000e-300]");
+  CHECK(text(Tensor({0.1, 1.5, 65504.}, {.dtype = kFloat16})) == "tl.Tensor([1.00e-01 1.50e+00 6.55e+04]");
+  CHECK(text(Tensor({0.1, -1.5}, {.dtype = kFloat16})) == "tl.Tensor([ 0.1 -1.5]");
+  CHECK(text(scalar(0.1, {.dtype = kBFloat16})) == "tl.Tensor(0.1");
+  CHECK(text(Tensor{-0.0, std::numeric_limits<double>::quiet_NaN(), 1e-10}) == "tl.Tensor([-0.e+00     nan  1.e-10]");
+}
