@@ -134,6 +134,7 @@ void Module::call_hooks(const Tensor& input, const Tensor& output) const {
 }
 
 int Module::register_forward_hook(ForwardHook hook) const {
+  TL_CHECK(hook, ValueError, "register_forward_hook", "the hook is an empty function");
   state().hooks.emplace_back(state().next_hook, std::move(hook));
   return state().next_hook++;
 }

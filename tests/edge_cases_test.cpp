@@ -1,6 +1,8 @@
 // Misuse and odd inputs: every mistake is an exception that names the op; nothing is silently wrong.
 #include "test_tensors.hpp"
 
+#include <tensorlite/nn.hpp>
+
 #include <limits>
 
 using namespace tensorlite;
@@ -127,4 +129,9 @@ TEST_CASE("exponents and 16-bit floats print as in NumPy", "[edge][print]") {
   CHECK(text(Tensor({0.1, -1.5}, {.dtype = kFloat16})) == "tl.Tensor([ 0.1 -1.5]");
   CHECK(text(scalar(0.1, {.dtype = kBFloat16})) == "tl.Tensor(0.1");
   CHECK(text(Tensor{-0.0, std::numeric_limits<double>::quiet_NaN(), 1e-10}) == "tl.Tensor([-0.e+00     nan  1.e-10]");
+}
+
+TEST_CASE("an empty forward hook is refused", "[edge][nn]") {
+  const nn::Linear layer(2, 2);
+  CHECK_THROWS_AS(layer.register_forward_hook({}), ValueError);
 }
