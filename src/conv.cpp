@@ -5,10 +5,12 @@ namespace tensorlite::detail {
 namespace {
 
 void check_options(const char* op, Size2d stride, Size2d dilation, std::int64_t groups, const Padding& padding) {
-  TL_CHECK(stride.h > 0 && stride.w > 0, ValueError, op, "stride must be positive, it is [", stride.h, ", ", stride.w, "]");
-  TL_CHECK(dilation.h > 0 && dilation.w > 0, ValueError, op, "dilation must be positive, it is [", dilation.h, ", ", dilation.w, "]");
+  check_window(op, "stride", stride);
+  check_window(op, "dilation", dilation);
   TL_CHECK(groups > 0, ValueError, op, "groups must be positive, it is ", groups);
-  for (int i = 0; i < 4; ++i) TL_CHECK(padding.sides()[i] >= 0, ValueError, op, "padding must not be negative, it is ", padding.sides()[i]);
+  for (int i = 0; i < 4; ++i)
+    TL_CHECK(padding.sides()[i] >= 0 && padding.sides()[i] <= kMaxWindow, ValueError, op,
+             "padding must not be negative and below 2^31, it is ", padding.sides()[i]);
 }
 
 ConvParams make_params(Size2d stride, Size2d dilation, const Padding& padding, std::int64_t groups) {

@@ -26,9 +26,9 @@ void check_floating(const char* op, const Tensor& x) {
 PoolPlan plan_pool2d(const char* op, const Dims& x, Size2d window, std::optional<Size2d> stride, const Padding& padding, Size2d dilation,
                      Rounding rounding) {
   const Size2d step = stride.value_or(window);
-  TL_CHECK(window.h > 0 && window.w > 0, ValueError, op, "the window must be positive, it is [", window.h, ", ", window.w, "]");
-  TL_CHECK(step.h > 0 && step.w > 0, ValueError, op, "stride must be positive, it is [", step.h, ", ", step.w, "]");
-  TL_CHECK(dilation.h > 0 && dilation.w > 0, ValueError, op, "dilation must be positive, it is [", dilation.h, ", ", dilation.w, "]");
+  check_window(op, "the window", window);
+  check_window(op, "stride", step);
+  check_window(op, "dilation", dilation);
   const Padding resolved = padding.resolve({x[1], x[2]}, window, step, dilation);
   PoolPlan plan;
   PoolParams& p = plan.params;
@@ -39,7 +39,7 @@ PoolPlan plan_pool2d(const char* op, const Dims& x, Size2d window, std::optional
   for (int i = 0; i < 2; ++i) {
     const std::int64_t before = resolved.sides()[2 * i], after = resolved.sides()[2 * i + 1], span = p.dilation[i] * (p.kernel[i] - 1) + 1;
     TL_CHECK(before >= 0 && after >= 0, ValueError, op, "padding must not be negative, it is ", before, " and ", after);
-    TL_CHECK(2 * before <= span && 2 * after <= span, ValueError, op, "padding ", std::max(before, after), " is above half the window of ",
+    TL_CHECK(before <= span / 2 && after <= span / 2, ValueError, op, "padding ", std::max(before, after), " is above half the window of ",
              span, ": a window could lie in padding alone");
     p.padding[2 * i] = before, p.padding[2 * i + 1] = after;
     const std::int64_t room = x[1 + i] + before + after - span;

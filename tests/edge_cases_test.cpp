@@ -135,3 +135,15 @@ TEST_CASE("an empty forward hook is refused", "[edge][nn]") {
   const nn::Linear layer(2, 2);
   CHECK_THROWS_AS(layer.register_forward_hook({}), ValueError);
 }
+
+TEST_CASE("strides, dilations, paddings and windows that would overflow", "[edge][conv][pool]") {
+  const std::int64_t big = std::int64_t{1} << 61;
+  const Tensor x = ones({1, 5, 5, 1});
+  CHECK_THROWS_AS(conv2d(x, ones({1, 9, 9, 1}), {.dilation = big}), ValueError);
+  CHECK_THROWS_AS(conv2d(x, ones({1, 2, 2, 1}), {.stride = kMost, .padding = Padding::same()}), ValueError);
+  CHECK_THROWS_AS(conv_transpose2d(x, ones({1, 1, 1, 1}), {}, {.stride = 2 * big}), ValueError);
+  CHECK_THROWS_AS(conv_transpose2d(x, ones({1, 2, 2, 1}), {}, {.padding = kMost}), ValueError);
+  CHECK_THROWS_AS(max_pool2d(x, 5, {.dilation = 2 * big}), ValueError);
+  CHECK_THROWS_AS(avg_pool2d(x, kMost / 2, {.padding = kMost / 4}), ValueError);
+  CHECK_THROWS_WITH(max_pool2d(x, 2, {.stride = big}), ContainsSubstring("max_pool2d: stride must be positive and below 2^31"));
+}

@@ -3,6 +3,7 @@
 
 #include <tensorlite/ops/linalg.hpp>
 
+#include <limits>
 #include <tuple>
 
 namespace tensorlite {
@@ -18,6 +19,16 @@ struct Size2d {
   constexpr Size2d(std::int64_t height, std::int64_t width) : h(height), w(width) {}
   friend constexpr bool operator==(const Size2d&, const Size2d&) = default;
 };
+
+namespace detail {
+/// Above it, positions in a padded image could overflow.
+inline constexpr std::int64_t kMaxWindow = std::numeric_limits<std::int32_t>::max();
+/// Throws ValueError unless both are in [1, 2^31).
+inline void check_window(const char* op, const char* name, Size2d size) {
+  TL_CHECK(size.h > 0 && size.w > 0 && size.h <= kMaxWindow && size.w <= kMaxWindow, ValueError, op, name,
+           " must be positive and below 2^31, it is [", size.h, ", ", size.w, "]");
+}
+}  // namespace detail
 
 /// Zeros around an image. same() is TensorFlow's: output = ceil(input / stride), the odd pixel at the bottom and right.
 class Padding {
