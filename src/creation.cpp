@@ -185,6 +185,8 @@ Tensor randn(const Dims& sizes, const TensorOptions& options) {
 
 Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, const TensorOptions& options) {
   TL_CHECK(low < high, ValueError, "randint", "the range [", low, ", ", high, ") is empty");
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;  // the kernel takes the bounds as float64
+  TL_CHECK(low >= -kExact && high <= kExact, ValueError, "randint", "the range [", low, ", ", high, ") must lie within -2^53 and 2^53");
   const DType dtype = options.dtype.value_or(kInt64);
   const std::int64_t top = dtype == kBool ? 1 : dtype == kUInt8 ? 255 : dtype == kInt32 ? std::numeric_limits<std::int32_t>::max() : high;
   const std::int64_t bottom = dtype == kBool || dtype == kUInt8 ? 0 : dtype == kInt32 ? std::numeric_limits<std::int32_t>::min() : low;

@@ -55,6 +55,7 @@ TEST_CASE("creation of more numbers than there are bytes, and of numbers that do
   CHECK_THROWS_AS(arange(0, 1e300), ShapeError);
   CHECK_THROWS_AS(arange(-kMost, kMost), ShapeError);
   CHECK_THROWS_WITH(randint(0, 1000, {4}, {.dtype = kUInt8}), ContainsSubstring("randint: ") && ContainsSubstring("uint8"));
+  CHECK_THROWS_AS(randint(kMost - 10, kMost, {3}), ValueError);
   CHECK(randint(0, 256, {4}, {.dtype = kUInt8}).dtype() == kUInt8);
   CHECK_VALUES(linspace(5, 1, 5), {5, 4, 3, 2, 1});
 }

@@ -267,7 +267,8 @@ TL_API Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, c
 TL_API Tensor rand(const Dims& sizes, const TensorOptions& options = {});
 /// Normal, mean 0, deviation 1.
 TL_API Tensor randn(const Dims& sizes, const TensorOptions& options = {});
-/// Integers in [low, high), int64 unless options say otherwise.
+/// Integers in [low, high), int64 unless options say otherwise. Throws ValueError for a range that is empty, beyond +-2^53 or beyond the
+/// dtype.
 TL_API Tensor randint(std::int64_t low, std::int64_t high, const Dims& sizes, const TensorOptions& options = {});
 /// 0 .. count-1 in random order, int64.
 TL_API Tensor randperm(std::int64_t count, const TensorOptions& options = {});
