@@ -168,7 +168,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::fail(const char* what) { throw IoError(op_, path_, concat(what, ": ", errno_text(), "; the file is as it was before")); }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
-  if (std::fwrite(data, 1, bytes, file_) != bytes) fail("cannot write");
+  if (bytes > 0 && std::fwrite(data, 1, bytes, file_) != bytes) fail("cannot write");
   written_ += static_cast<std::int64_t>(bytes);
 }
 

@@ -156,7 +156,7 @@ class ZipReader {
 // ------------------------------------------------------------------------------------------------------------------- writing
 
 void put(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
+  for (int i = 0; i < bytes; ++i, value >>= 8) out += static_cast<char>(value & 0xff);
 }
 
 /// The fields that local and central headers share, from "version needed" to the extra field's length.
