@@ -71,6 +71,8 @@ TEST_CASE("bad arguments: exit code 2, one sentence, nothing on stdout") {
                                                        {"--batch -1", "--batch must be positive, it is -1"},
                                                        {"--lr 0", "--lr must be positive"},
                                                        {"--lr inf", "--lr must be a finite number"},
+                                                       {"--gamma 1.5", "--gamma must be above 0 and at most 1"},
+                                                       {"--gamma 0.9 --model ghouzam", "--gamma belongs to --model pytorch"},
                                                        {"--model resnet", "--model"},
                                                        {"--optimizer lion", "--optimizer"},
                                                        {"--device tpu", "--device must be cpu, gpu or cpu,gpu, it is 'tpu'"},

@@ -72,16 +72,17 @@ struct GhouzamNet : nn::Module {
 
 double default_lr(const std::string& optimizer) { return optimizer == "adadelta" ? 1.0 : optimizer == "sgd" ? 0.01 : 0.001; }
 
-constexpr double kAdadeltaRho = 0.9, kAdadeltaEps = 1e-6, kRmspropRho = 0.9, kRmspropEps = 1e-8, kSgdMomentum = 0.9, kStepGamma = 0.7;
+constexpr double kAdadeltaRho = 0.9, kAdadeltaEps = 1e-6, kRmspropRho = 0.9, kRmspropEps = 1e-8, kSgdMomentum = 0.9;
 
 }  // namespace
 
 Recipe make_recipe(const Settings& settings) {
-  Recipe recipe = settings.model == "pytorch" ? Recipe{"pytorch", "adadelta", 14, 64, 0, 0.1307, 0.3081, false}
-                                              : Recipe{"ghouzam", "rmsprop", 30, 86, 0, 0, 1, true};
+  Recipe recipe = settings.model == "pytorch" ? Recipe{"pytorch", "adadelta", 14, 64, 0, 0.7, 0.1307, 0.3081, false}
+                                              : Recipe{"ghouzam", "rmsprop", 30, 86, 0, 1, 0, 1, true};
   recipe.optimizer = settings.optimizer.value_or(recipe.optimizer);
   recipe.epochs = settings.epochs.value_or(recipe.epochs);
   recipe.batch = settings.batch.value_or(recipe.batch);
+  recipe.gamma = settings.gamma.value_or(recipe.gamma);
   recipe.lr = settings.lr.value_or(default_lr(recipe.optimizer));
   return recipe;
 }
@@ -111,7 +112,7 @@ std::string describe_optimizer(const Recipe& recipe) {
 }
 
 Schedule::Schedule(const Recipe& recipe, optim::Optimizer& optimizer) {
-  if (recipe.model == "pytorch") steps_.emplace(optimizer, optim::StepLROptions{.step_size = 1, .gamma = kStepGamma});
+  if (recipe.model == "pytorch") steps_.emplace(optimizer, optim::StepLROptions{.step_size = 1, .gamma = recipe.gamma});
   else
     plateau_.emplace(optimizer, optim::ReduceLROnPlateauOptions{.monitor = "val_accuracy",
                                                                 .mode = optim::Mode::max,
@@ -135,7 +136,7 @@ void Schedule::load_state_dict(const tl::StateDict& dict) {
 }
 
 std::string Schedule::describe(const Recipe& recipe) {
-  return recipe.model == "pytorch" ? tl::detail::concat("times ", kStepGamma, " after every epoch")
+  return recipe.model == "pytorch" ? tl::detail::concat("times ", recipe.gamma, " after every epoch")
                                    : "halved after 3 epochs without better validation accuracy, not below 1e-05";
 }
 

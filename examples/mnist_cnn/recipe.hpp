@@ -15,6 +15,7 @@ struct Recipe {
   std::string model, optimizer;
   std::int64_t epochs = 0, batch = 0;
   double lr = 0;
+  double gamma = 0;                ///< of pytorch's schedule: the learning rate's factor per epoch
   double mean = 0, deviation = 1;  ///< a pixel p becomes (p / 255 - mean) / deviation
   bool own_validation = false;     ///< the schedule watches validation figures, so a tenth of the training images is kept for them
 };

@@ -24,6 +24,8 @@ std::string complaint(const Settings& s, const std::string& devices) {
   for (const std::string& text : {positive("--epochs", s.epochs), positive("--batch", s.batch), positive("--lr", s.lr)})
     if (!text.empty()) return text;
   if (s.lr && !std::isfinite(*s.lr)) return "--lr must be a finite number";
+  if (s.gamma && !(*s.gamma > 0 && *s.gamma <= 1)) return "--gamma must be above 0 and at most 1, it is " + std::to_string(*s.gamma);
+  if (s.gamma && s.model != "pytorch") return "--gamma belongs to --model pytorch; ghouzam's learning rate follows the validation accuracy";
   if (s.seed < 0) return "--seed must not be negative, it is " + std::to_string(s.seed);
   if (s.threads < 0) return "--threads must be positive, it is " + std::to_string(s.threads);
   if (s.limit < 0) return "--limit must be positive, it is " + std::to_string(s.limit);
@@ -56,6 +58,7 @@ Parsed parse(int argc, char** argv) {
   app.add_option("--epochs", s.epochs, "default: the model's");
   app.add_option("--batch", s.batch, "images per step; default: the model's");
   app.add_option("--lr", s.lr, "learning rate; default: the optimizer's");
+  app.add_option("--gamma", s.gamma, "factor of the learning rate after every epoch of --model pytorch; default: 0.7");
   app.add_option("--optimizer", s.optimizer, "adadelta, adam, rmsprop or sgd; default: the model's")
       ->check(CLI::IsMember({"adadelta", "adam", "rmsprop", "sgd"}));
   app.add_flag("--augment", s.augment, "turn, zoom and shift the training images a little, anew every epoch");

@@ -14,7 +14,7 @@ struct Settings {
   std::string model = "pytorch";
   std::optional<std::string> optimizer;
   std::optional<std::int64_t> epochs, batch;
-  std::optional<double> lr;
+  std::optional<double> lr, gamma;
   bool augment = false;
   std::int64_t seed = 1;
   int threads = 0;         ///< 0: the library's default

@@ -220,6 +220,7 @@ std::map<std::string, std::string> Trainer::identity() const {
   return {{"model", recipe_.model},
           {"optimizer", recipe_.optimizer},
           {"lr", concat(recipe_.lr)},
+          {"gamma", concat(recipe_.gamma)},
           {"batch", std::to_string(recipe_.batch)},
           {"seed", std::to_string(settings_.seed)},
           {"augment", settings_.augment ? "yes" : "no"},
