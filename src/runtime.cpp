@@ -154,7 +154,8 @@ std::unique_ptr<detail::CachingAllocator> make_pool(const Slot& slot) {
                                                                         .region_granularity = backend->region_granularity,
                                                                         .limit = limit,
                                                                         .growth = slot.growth,
-                                                                        .merge_regions = backend->contiguous_regions});
+                                                                        .merge_regions = backend->contiguous_regions,
+                                                                        .quick_lists = true});
 }
 
 /// Work of one stream may still use memory that was given back in its order; another stream waits before it gets that memory.

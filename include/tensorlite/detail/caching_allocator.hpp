@@ -58,6 +58,7 @@ struct PoolOptions {
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   bool growth = true;          ///< map as needed; false: the whole limit at first use
   bool merge_regions = false;  ///< blocks may span regions that adjoin
+  bool quick_lists = false;    ///< small freed blocks wait, unmerged, for the next request of their size
 };
 
 struct PoolStats {
@@ -83,7 +84,9 @@ class CachingAllocator {
     if (bytes == 0 || bytes > options_.limit) return nullptr;
     const std::size_t size = (bytes + options_.granularity - 1) & ~(options_.granularity - 1);
     std::lock_guard guard(lock_);
+    if (QuickList* quick = quick_list(size); quick && quick->count > 0) return make_live(quick->blocks[--quick->count]);
     Block* block = find(size);
+    if (!block && empty_quick_lists()) block = find(size);
     if (!block && size <= options_.limit - stats_.in_use) {
       if (extend(size) || (give_back() > 0 && extend(size))) block = find(size);
     }
@@ -98,7 +101,9 @@ class CachingAllocator {
     Block* block = live_.remove(static_cast<char*>(data));
     if (!block) return false;
     stats_.in_use -= block->size;
-    make_free(block);
+    QuickList* quick = quick_list(block->size);
+    if (quick && quick->count < QuickList::kMost) quick->blocks[quick->count++] = block;
+    else make_free(block);
     return true;
   }
 
@@ -108,8 +113,9 @@ class CachingAllocator {
     return give_back();
   }
 
-  PoolStats stats() const {
+  PoolStats stats() {
     std::lock_guard guard(lock_);
+    empty_quick_lists();
     PoolStats stats = stats_;
     if (bin_mask_) stats.largest_free_block = (*bins_[static_cast<std::size_t>(std::bit_width(bin_mask_) - 1)].rbegin())->size;
     return stats;
@@ -216,7 +222,14 @@ class CachingAllocator {
     int shift_ = 56;
   };
 
-  static constexpr std::size_t kBins = 21;
+  /// Freed blocks of one small size. Neither live nor free: neighbours do not merge with them.
+  struct QuickList {
+    static constexpr std::size_t kMost = 8;
+    std::array<Block*, kMost> blocks;
+    std::size_t count = 0;
+  };
+
+  static constexpr std::size_t kBins = 21, kQuickLists = 64;
   static constexpr std::size_t kFirstRegion = std::size_t{2} << 20, kAlwaysSplit = std::size_t{128} << 20;
 
   static std::size_t bin_of(std::size_t size) { return std::min(kBins - 1, static_cast<std::size_t>(std::bit_width(size >> 9))); }
@@ -263,6 +276,20 @@ class CachingAllocator {
     return nullptr;
   }
 
+  QuickList* quick_list(std::size_t size) {
+    const std::size_t units = size / options_.granularity;
+    return options_.quick_lists && units <= kQuickLists ? &quick_lists_[units - 1] : nullptr;
+  }
+  /// Makes every waiting block free; whether there were any.
+  bool empty_quick_lists() {
+    bool any = false;
+    for (QuickList& list : quick_lists_) {
+      any = any || list.count > 0;
+      while (list.count > 0) make_free(list.blocks[--list.count]);
+    }
+    return any;
+  }
+
   // --- blocks in address order
 
   Block* new_block(char* data, std::size_t size, Block* previous, Block* next) {
@@ -295,6 +322,9 @@ class CachingAllocator {
     } else {
       remove_free(block);
     }
+    return make_live(block);
+  }
+  void* make_live(Block* block) {
     live_.insert(block);
     stats_.in_use += block->size;
     stats_.peak_in_use = std::max(stats_.peak_in_use, stats_.in_use);
@@ -352,6 +382,7 @@ class CachingAllocator {
   }
   /// Unmaps every region that lies in a free block.
   std::size_t give_back() {
+    empty_quick_lists();
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < regions_.size();) {
       const Region region = regions_[i];
@@ -393,6 +424,7 @@ class CachingAllocator {
   std::array<Bin, kBins> bins_;
   std::vector<Bin::node_type> spare_nodes_;  ///< of the bins, kept so that a change of bin allocates nothing
   std::uint32_t bin_mask_ = 0;               ///< bit b: bin b has blocks
+  std::array<QuickList, kQuickLists> quick_lists_;
   LiveBlocks live_;
   std::deque<Block> storage_;
   Block *spare_ = nullptr, *first_ = nullptr;
