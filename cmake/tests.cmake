@@ -45,7 +45,7 @@ foreach(source IN LISTS tensorlite_tests)
     target_compile_definitions(${name} PRIVATE TENSORLITE_SIMULATED_GPU_PLUGIN="$<TARGET_FILE:tensorlite_simulated_gpu>")
     add_dependencies(${name} tensorlite_simulated_gpu)
     # Once more on a simulated GPU. Tests of single kernels and of the devices themselves bring their own.
-    if(NOT name MATCHES "^(cpu|device|mnist)_")
+    if(NOT name MATCHES "^(cpu|device|mnist|gpu_faults)_")
       add_test(NAME ${name}_simulated COMMAND ${name})
       set_tests_properties(${name}_simulated PROPERTIES LABELS simulated ENVIRONMENT
         "${tensorlite_no_leak_check};TENSORLITE_CUDA_PLUGIN=$<TARGET_FILE:tensorlite_simulated_gpu>;TENSORLITE_SIMULATED_GPUS=1x2048;TENSORLITE_TEST_DEVICE=GPU:0;TENSORLITE_REQUIRE_DEVICE=1")

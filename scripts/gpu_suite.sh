@@ -57,8 +57,9 @@ export TENSORLITE_TEST_DEVICE=GPU:0 TENSORLITE_REQUIRE_DEVICE=1 TENSORLITE_FORCE
 step doctor 20 "$build/bin/tensorlite-doctor"
 step device_tour 30 "$build/bin/device_tour"
 step agreement 90 "$build/bin/gpu_agreement_test"
-step tests 120 ctest --test-dir "$build" -j 4 --timeout 60 --output-on-failure -E '^(cpu_|data_|io_|report_|gpu_agreement|device_)'
+step tests 120 ctest --test-dir "$build" -j 4 --timeout 60 --output-on-failure -E '^(cpu_|data_|io_|report_|gpu_|device_)'
 step device_tests 60 ctest --test-dir "$build" -j 4 --timeout 50 --output-on-failure -R '^device_'
+step faults 60 "$build/bin/gpu_faults_test"
 # Once more with every kernel waited for, so that a failure names its op.
 grep -q "FAILED" <<<"${rows[*]: -3}" && TENSORLITE_CUDA_SYNC=1 step agreement_sync 90 "$build/bin/gpu_agreement_test"
 

@@ -19,26 +19,6 @@ std::string out_of_memory(const tl::Dims& sizes) {
   return error_text<tl::OutOfMemoryError>([&] { tl::empty(sizes); });
 }
 
-/// Runs `body` in a forked child; its exit status (128 + signal when it was killed). A child that hangs for 20 s is killed.
-template <class Body> int in_fork(Body&& body) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(20);
-    int status = 0;
-    try {
-      status = body();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      status = 99;
-    }
-    std::fflush(nullptr);
-    _exit(status);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 // A50: tensors of every static lifetime, filled by the tests below in processes of their own.
 tl::Tensor g_tensor;
 thread_local tl::Tensor t_tensor;

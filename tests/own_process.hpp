@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <sys/wait.h>
+#include <unistd.h>
 
 struct ChildResult {
   int status = 0;
@@ -56,6 +57,26 @@ inline std::optional<ChildResult> own_process(const Environment& environment = {
   INFO(result.output);
   REQUIRE(result.status == 0);
   return result;
+}
+
+/// Runs `body` in a forked child; its exit status (128 + signal when it was killed). A child that hangs for 20 s is killed.
+template <class Body> int in_fork(Body&& body) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(20);
+    int status = 0;
+    try {
+      status = body();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      status = 99;
+    }
+    std::fflush(nullptr);
+    _exit(status);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 #if defined(TENSORLITE_SIMULATED_GPU_PLUGIN)
