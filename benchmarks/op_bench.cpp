@@ -1,6 +1,8 @@
 // Operations on every device: GFLOP/s or GB/s per row, by Google Benchmark (--benchmark_out=FILE --benchmark_out_format=json).
-// Row names are "row/dtype/device"; benchmarks/compare_ops.py runs the same rows with PyTorch and prints the ratios.
-// On a GPU a row is timed over a batch of calls between two waits for the device, so that host work overlaps as it does in a program.
+// Row names are "row/kind/device", a kind being a dtype or tf32. On a GPU a row is timed over a batch of calls between two waits for the
+// device, so that host work overlaps as it does in a program.
+//   op_bench --serve DEVICE       measures what standard input asks for; benchmarks/compare_ops.py alternates it with PyTorch
+//   op_bench --first DEVICE       one small matrix product, for the time from program start to its result
 #include <tensorlite/tensorlite.hpp>
 
 #include <benchmark/benchmark.h>
@@ -9,6 +11,8 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <iostream>
+#include <sstream>
 #include <string>
 
 namespace {
@@ -30,12 +34,23 @@ double seconds(const Body& body, Device device, int calls) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void run(benchmark::State& state, const Row& row, DType dtype, Device device) {
-  const DeviceScope scope(device);
-  const Body body = row.prepare(dtype);
-  for (int i = 0; i < 3; ++i) body();
+/// Calls in a batch that takes several milliseconds; on a CPU every call is timed.
+int batch_size(const Body& body, Device device) {
+  for (int i = 0; i < 2; ++i) body();
   const double once = seconds(body, device, 3) / 3;
-  const int calls = device.is_cpu() ? 1 : std::clamp(static_cast<int>(0.01 / once), 1, 200);
+  return device.is_cpu() ? 1 : std::clamp(static_cast<int>(0.006 / once), 1, 200);
+}
+
+void set_kind(const std::string& kind) {
+  config::set_float32_precision(kind == "tf32" ? Float32Precision::tf32 : Float32Precision::highest);
+}
+DType dtype_of_kind(const std::string& kind) { return kind == "bfloat16" ? kBFloat16 : kFloat32; }
+
+void run(benchmark::State& state, const Row& row, const std::string& kind, Device device) {
+  set_kind(kind);
+  const DeviceScope scope(device);
+  const Body body = row.prepare(dtype_of_kind(kind));
+  const int calls = batch_size(body, device);
   for (auto _ : state) state.SetIterationTime(seconds(body, device, calls) / calls);
   if (row.flops > 0) state.counters["GFLOP/s"] = benchmark::Counter(row.flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
   if (row.bytes > 0) state.counters["GB/s"] = benchmark::Counter(row.bytes * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
@@ -76,6 +91,32 @@ Row elementwise(const std::string& name, std::int64_t count, double passes, Tens
             return [=] { op(x); };
           }};
 }
+Row addition(std::int64_t count) {
+  return {"add", 0, 3 * 4 * static_cast<double>(count), [=](DType dtype) -> Body {
+            const Tensor x = rand({count / 1024, 1024}).to(dtype), y = rand({count / 1024, 1024}).to(dtype);
+            return [=] { x + y; };
+          }};
+}
+
+/// Calls so small that a GPU's time is that of the host: what they cost is measured without waiting for them.
+std::vector<Row> small_rows() {
+  std::vector<Row> all;
+  const auto add = [&](const char* name, std::int64_t rows, std::int64_t columns, Tensor (*op)(const Tensor&)) {
+    all.push_back({name, 0, 0, [=](DType) -> Body {
+                     const Tensor x = rand({rows, columns});
+                     return [=] { op(x); };
+                   }});
+  };
+  add("host_add_8", 1, 8, [](const Tensor& x) { return x + x; });
+  add("host_relu_8", 1, 8, &relu);
+  add("host_sum_8", 1, 8, [](const Tensor& x) { return sum(x); });
+  add("host_matmul_64", 64, 64, [](const Tensor& x) { return matmul(x, x); });
+  Row small = conv({1, 8, 8, 8, 3, 1, 1}, false);
+  small.name = "host_conv_8";
+  small.flops = 0;
+  all.push_back(small);
+  return all;
+}
 
 std::vector<Row> rows(std::int64_t elements, bool large) {
   std::vector<Row> all;
@@ -92,7 +133,7 @@ std::vector<Row> rows(std::int64_t elements, bool large) {
     all.push_back(conv(shape, false));
     all.push_back(conv(shape, true));
   }
-  all.push_back(elementwise("add", elements, 3, [](const Tensor& x) { return x + x; }));
+  all.push_back(addition(elements));
   all.push_back(elementwise("relu", elements, 2, &relu));
   all.push_back(elementwise("exp", elements, 2, &exp));
   all.push_back(elementwise("gelu", elements, 2, &gelu));
@@ -105,31 +146,127 @@ std::vector<Row> rows(std::int64_t elements, bool large) {
   return all;
 }
 
-void add_rows(Device device, DType dtype, bool tf32, std::int64_t elements) {
-  for (const Row& row : rows(elements, device.is_gpu())) {
-    if ((dtype != kFloat32 || tf32) && row.bytes > 0) continue;  // dtype and mode matter to products alone
-    const std::string name = row.name + "/" + (tf32 ? "tf32" : name_of(dtype)) + "/" + short_name(device);
-    benchmark::RegisterBenchmark(name.c_str(),
-                                 [=](benchmark::State& state) {
-                                   config::set_float32_precision(tf32 ? Float32Precision::tf32 : Float32Precision::highest);
-                                   run(state, row, dtype, device);
-                                 })
-        ->UseManualTime()
-        ->Unit(benchmark::kMicrosecond);
+/// The kinds in which a row is measured: dtype and math mode matter to products alone.
+std::vector<std::string> kinds_of(const Row& row, Device device) {
+  if (device.is_cpu() || row.flops == 0) return {"float32"};
+  return {"float32", "tf32", "bfloat16"};
+}
+std::vector<Row> rows_for(Device device) { return rows(std::int64_t{1} << (device.is_gpu() ? 28 : 25), device.is_gpu()); }
+
+void register_rows(Device device) {
+  for (const Row& row : rows_for(device))
+    for (const std::string& kind : kinds_of(row, device)) {
+      const std::string name = row.name + "/" + kind + "/" + short_name(device);
+      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { run(state, row, kind, device); })
+          ->UseManualTime()
+          ->Unit(benchmark::kMicrosecond);
+    }
+}
+
+/// Answers one line per question, "error TEXT" for one that fails:
+///   rows                        every "ROW KIND" on a line of its own, then "end"
+///   prepare ROW KIND AUTOTUNE   makes the inputs (AUTOTUNE 0 or 1): "ready FLOPS BYTES"
+///   measure SECONDS             seconds of one call, per batch
+///   host CALLS                  seconds of one call when that many are made without waiting for them
+class Server {
+ public:
+  explicit Server(Device device) : device_(device), scope_(device), rows_(rows_for(device)) {
+    for (Row& row : small_rows()) rows_.push_back(std::move(row));
   }
+  void answer(const std::string& line) {
+    std::istringstream words(line);
+    std::string question;
+    words >> question;
+    try {
+      if (question == "rows") list();
+      else if (question == "prepare") prepare(words);
+      else if (question == "measure") measure(words);
+      else if (question == "host") host(words);
+      else TL_CHECK(false, ValueError, "op_bench", "unknown question '", question, "'");
+    } catch (const std::exception& error) {
+      std::string text = error.what();
+      std::replace(text.begin(), text.end(), '\n', ' ');
+      std::cout << "error " << text;
+    }
+    std::cout << std::endl;
+  }
+
+ private:
+  void list() const {
+    for (const Row& row : rows_)
+      for (const std::string& kind : kinds_of(row, device_)) std::cout << row.name << ' ' << kind << '\n';
+    std::cout << "end";
+  }
+  void prepare(std::istream& words) {
+    std::string name, kind;
+    int autotune = 0;
+    words >> name >> kind >> autotune;
+    body_ = nullptr;
+    const auto row = std::find_if(rows_.begin(), rows_.end(), [&](const Row& r) { return r.name == name; });
+    TL_CHECK(row != rows_.end(), ValueError, "op_bench", "unknown row '", name, "'");
+    set_kind(kind);
+    config::set_autotune(autotune != 0);
+    Body body = row->prepare(dtype_of_kind(kind));
+    calls_ = batch_size(body, device_);
+    body_ = std::move(body);
+    std::cout << "ready " << row->flops << ' ' << row->bytes;
+  }
+  void measure(std::istream& words) const {
+    double least = 0, spent = 0;
+    words >> least;
+    for (int batches = 0; batches < 3 || (spent < least && batches < 1000); ++batches) {
+      const double batch = seconds(body_, device_, calls_);
+      spent += batch;
+      std::cout << batch / calls_ << ' ';
+    }
+  }
+  void host(std::istream& words) const {
+    int calls = 0;
+    words >> calls;
+    for (int batch = 0; batch < 9; ++batch) {
+      synchronize(device_);
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < calls; ++i) body_();
+      std::cout << std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls << ' ';
+      synchronize(device_);
+    }
+  }
+
+  Device device_;
+  DeviceScope scope_;
+  std::vector<Row> rows_;
+  Body body_;
+  int calls_ = 1;
+};
+
+Device device_of(const std::string& name) {
+  const DeviceSpec spec = DeviceSpec::parse(name);
+  const int index = spec.index.value_or(0);
+  return spec.type == DeviceType::gpu ? gpu_device(index) : cpu_device();
+}
+
+void first_product(Device device) {
+  const DeviceScope scope(device);
+  const Tensor a = ones({64, 64});
+  std::cout << matmul(a, a)[0][0].item<float>() << std::endl;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   for (const PhysicalDevice& gpu : config::list_physical_devices("GPU")) config::set_memory_growth(gpu, true);
-  add_rows(cpu_device(), kFloat32, false, std::int64_t{1} << 25);
-  if (!config::list_logical_devices("GPU").empty()) {
-    const std::int64_t elements = std::int64_t{1} << 28;
-    add_rows(gpu_device(), kFloat32, false, elements);
-    add_rows(gpu_device(), kFloat32, true, elements);
-    add_rows(gpu_device(), kBFloat16, false, elements);
+  const std::string mode = argc == 3 ? argv[1] : "";
+  if (mode == "--first") {
+    first_product(device_of(argv[2]));
+    return 0;
   }
+  if (mode == "--serve") {
+    Server server(device_of(argv[2]));
+    for (std::string line; std::getline(std::cin, line);) server.answer(line);
+    return 0;
+  }
+  register_rows(cpu_device());
+  if (!config::list_logical_devices("GPU").empty()) register_rows(gpu_device());
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
