@@ -81,14 +81,14 @@ template <class T> void dot_tile(const DotTable<T>& d, std::int64_t i, std::int6
     y[r] = d.y + std::min(j + r, d.y_rows - 1) * d.y_stride;
   }
   P sum[S][S];
-  tile::unroll<S>([&](auto r) { tile::unroll<S>([&](auto q) { sum[r][q] = pset1<P>(T(0)); }); });
+  tile::unroll<S>([&](auto r) TL_INLINE_LAMBDA { tile::unroll<S>([&](auto q) TL_INLINE_LAMBDA { sum[r][q] = pset1<P>(T(0)); }); });
   std::int64_t k = first;
   for (; k + L <= last; k += L) {
     P yk[S];
-    tile::unroll<S>([&](auto q) { yk[q] = ploadu<P>(y[q] + k); });
-    tile::unroll<S>([&](auto r) {
+    tile::unroll<S>([&](auto q) TL_INLINE_LAMBDA { yk[q] = ploadu<P>(y[q] + k); });
+    tile::unroll<S>([&](auto r) TL_INLINE_LAMBDA {
       const P xk = ploadu<P>(x[r] + k);
-      tile::unroll<S>([&](auto q) { sum[r][q] = pmadd(xk, yk[q], sum[r][q]); });
+      tile::unroll<S>([&](auto q) TL_INLINE_LAMBDA { sum[r][q] = pmadd(xk, yk[q], sum[r][q]); });
     });
   }
   for (int r = 0; r < std::min<std::int64_t>(S, d.x_rows - i); ++r)

@@ -11,6 +11,13 @@
 #include <type_traits>
 #include <utility>
 
+/// Between a lambda's parameters and its body: it is inlined wherever it is called.
+#if defined(_MSC_VER) && !defined(__clang__)
+#define TL_INLINE_LAMBDA [[msvc::forceinline]]
+#else
+#define TL_INLINE_LAMBDA __attribute__((always_inline))
+#endif
+
 namespace tensorlite::cpu::TL_CPU_NS {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -69,11 +76,12 @@ template <class T> using TileFunction = void (*)(const TileInput<T>&, const Tile
 
 namespace tile {
 
-/// f(0), f(1), ... with constants, so that arrays of packets become registers.
-template <int N, class F> EIGEN_ALWAYS_INLINE void unroll(F&& f) {
-  [&]<int... I>(std::integer_sequence<int, I...>) { (f(std::integral_constant<int, I>{}), ...); }
-  (std::make_integer_sequence<int, N>{});
+template <class F, int... I> EIGEN_ALWAYS_INLINE void unroll(F&& f, std::integer_sequence<int, I...>) {
+  (f(std::integral_constant<int, I>{}), ...);
 }
+/// f(0), f(1), ... with constants, so that arrays of packets become registers. f must be a TL_INLINE_LAMBDA: one call that is left to
+/// the compiler, and that it does not inline (g++ 13 and clang do not), puts every array it captures into memory.
+template <int N, class F> EIGEN_ALWAYS_INLINE void unroll(F&& f) { unroll(f, std::make_integer_sequence<int, N>{}); }
 
 EIGEN_ALWAYS_INLINE void fetch_ahead(const char* line) {
 #if defined(__GNUC__)
@@ -90,11 +98,11 @@ template <class T, int Rows, AForm form> struct ARows {
   std::int64_t stride;
 
   EIGEN_ALWAYS_INLINE ARows(const T* a, std::int64_t stride_) : stride(stride_) {
-    unroll<kGroups>([&](auto g) { group[g] = a + g * kGroup * stride; });
+    unroll<kGroups>([&](auto g) TL_INLINE_LAMBDA { group[g] = a + g * kGroup * stride; });
   }
   template <int I> EIGEN_ALWAYS_INLINE T at() const { return group[I / kGroup][(I % kGroup) * stride]; }
   EIGEN_ALWAYS_INLINE void next() {
-    unroll<kGroups>([&](auto g) { ++group[g]; });
+    unroll<kGroups>([&](auto g) TL_INLINE_LAMBDA { ++group[g]; });
   }
 };
 template <class T, int Rows> struct ARows<T, Rows, AForm::k_major> {
@@ -110,10 +118,11 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
   using P = Packet<T>;
   constexpr int L = kLanes<T>;
   P acc[Rows][Packets];
-  unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { acc[i][j] = pset1<P>(T(0)); }); });
+  unroll<Rows>([&](auto i) TL_INLINE_LAMBDA { unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { acc[i][j] = pset1<P>(T(0)); }); });
 
   if (out.accumulate)  // C will be read when the sums are ready: have it near by then
-    unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { prefetch(out.c + i * out.c_stride + j * L); }); });
+    unroll<Rows>([&](auto i)
+                     TL_INLINE_LAMBDA { unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { prefetch(out.c + i * out.c_stride + j * L); }); });
   const T* b = in.b;
   const std::int64_t b_stride = in.b_stride, depth = in.depth, ahead_step = in.ahead_step;
   const char* ahead = in.ahead ? in.ahead : reinterpret_cast<const char*>(b);
@@ -122,11 +131,11 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
     for (std::int64_t k = 0; k < depth; ++k, b += b_stride, ahead += ahead_step, a.next()) {
       fetch_ahead(ahead);
       P bk[Packets];
-      unroll<Packets>([&](auto j) { bk[j] = ploadu<P>(b + j * L); });
-      unroll<Packets>([&](auto j) { prefetch(b + 4 * b_stride + j * L); });
-      unroll<Rows>([&](auto i) {
+      unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { bk[j] = ploadu<P>(b + j * L); });
+      unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { prefetch(b + 4 * b_stride + j * L); });
+      unroll<Rows>([&](auto i) TL_INLINE_LAMBDA {
         const P ai = pset1<P>(a.template at<i>());
-        unroll<Packets>([&](auto j) { acc[i][j] = pmadd(ai, bk[j], acc[i][j]); });
+        unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { acc[i][j] = pmadd(ai, bk[j], acc[i][j]); });
       });
     }
   }
@@ -134,17 +143,22 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
   T* const c = out.c;
   const std::int64_t c_stride = out.c_stride;
   if (out.accumulate)
-    unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { acc[i][j] = padd(ploadu<P>(c + i * c_stride + j * L), acc[i][j]); }); });
+    unroll<Rows>([&](auto i) TL_INLINE_LAMBDA {
+      unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { acc[i][j] = padd(ploadu<P>(c + i * c_stride + j * L), acc[i][j]); });
+    });
   if (out.bias)
-    unroll<Packets>([&](auto j) {
+    unroll<Packets>([&](auto j) TL_INLINE_LAMBDA {
       const P bias = ploadu<P>(out.bias + j * L);
-      unroll<Rows>([&](auto i) { acc[i][j] = padd(acc[i][j], bias); });
+      unroll<Rows>([&](auto i) TL_INLINE_LAMBDA { acc[i][j] = padd(acc[i][j], bias); });
     });
   if (out.relu) {
     const P zero = pset1<P>(T(0));
-    unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { acc[i][j] = pmax<Eigen::PropagateNaN>(acc[i][j], zero); }); });
+    unroll<Rows>([&](auto i) TL_INLINE_LAMBDA {
+      unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { acc[i][j] = pmax<Eigen::PropagateNaN>(acc[i][j], zero); });
+    });
   }
-  unroll<Rows>([&](auto i) { unroll<Packets>([&](auto j) { pstoreu(c + i * c_stride + j * L, acc[i][j]); }); });
+  unroll<Rows>([&](auto i)
+                   TL_INLINE_LAMBDA { unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { pstoreu(c + i * c_stride + j * L, acc[i][j]); }); });
 }
 
 template <class T, int Packets, AForm form> TileFunction<T> pick_rows(int rows) {
