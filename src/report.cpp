@@ -55,6 +55,10 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 .digits{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(7.2rem,1fr))}
 .digits figure{padding:.5rem;text-align:center;font-size:.85rem;line-height:1.35}
 .digit{width:84px;margin:0 auto .3rem;shape-rendering:crispEdges;fill:currentColor}
+.pictures{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(10rem,1fr))}
+.pictures figure{padding:.5rem;text-align:center;font-size:.85rem;line-height:1.35}
+.pictures img{display:block;max-width:100%;height:auto;margin:0 auto .3rem;border-radius:.25rem}
+.error{color:rgb(var(--wrong));font-weight:600}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem;margin:0}
 dd{margin:0;overflow-wrap:anywhere}
 summary{cursor:pointer;color:var(--soft)}
@@ -196,6 +200,30 @@ std::string confusions(const Report& report) {
                             html, "</div>\n");
 }
 
+std::string paragraph(const std::string& text) { return text.empty() ? "" : concat("<p class=\"soft\">", escaped(text), "</p>\n"); }
+
+std::string gallery(const Gallery& gallery) {
+  if (gallery.pictures.empty()) return "";
+  std::string html = concat("<h2>", escaped(gallery.title), "</h2>\n", paragraph(gallery.text), "<div class=\"pictures\">\n");
+  for (const Picture& picture : gallery.pictures)
+    html += concat("<figure>", picture_png(picture), "<span", picture.wrong ? " class=\"error\"" : "", ">", escaped(picture.caption),
+                   "</span></figure>\n");
+  return html + "</div>\n";
+}
+
+std::string table(const Table& table) {
+  if (table.rows.empty()) return "";
+  const auto line = [](const std::vector<std::string>& cells, const char* tag) {
+    std::string html = "<tr>";
+    for (const std::string& cell : cells) html += concat("<", tag, ">", escaped(cell), "</", tag, ">");
+    return html + "</tr>\n";
+  };
+  std::string html = concat("<h2>", escaped(table.title), "</h2>\n", paragraph(table.text),
+                            "<div class=\"card scroll\"><table class=\"data\">", line(table.header, "th"));
+  for (const auto& row : table.rows) html += line(row, "td");
+  return html + "</table></div>\n";
+}
+
 std::string facts(const Report& report) {
   std::string html = "<h2>Settings and versions</h2>\n<dl class=\"card\">\n";
   for (const auto& [name, value] : report.facts) html += concat("<dt>", escaped(name), "</dt><dd>", escaped(value), "</dd>\n");
@@ -224,6 +252,8 @@ std::string to_html(const Report& report) {
   for (const Run& run : report.runs) html += epoch_table(run);
   html += confusions(report);
   for (const Run& run : report.runs) html += mistakes(run);
+  for (const Gallery& pictures : report.galleries) html += gallery(pictures);
+  for (const Table& rows : report.tables) html += table(rows);
   return html + facts(report) + "</main></body></html>\n";
 }
 

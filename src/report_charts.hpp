@@ -1,4 +1,4 @@
-// Private to the build: line charts and digits as inline SVG.
+// Private to the build: line charts and digits as inline SVG, colour pictures as inline PNG.
 #pragma once
 
 #include <tensorlite/report.hpp>
@@ -28,6 +28,8 @@ struct ChartFormat {
 std::string line_chart(const ChartFormat& format, const std::vector<Series>& series);
 /// Ink in the text's colour, so that it is seen in light and dark mode.
 std::string digit_svg(const Mistake& mistake);
+/// An <img> that holds its PNG file.
+std::string picture_png(const Picture& picture);
 /// With &, <, > and quotes replaced.
 std::string escaped(std::string_view text);
 /// printf with one double.

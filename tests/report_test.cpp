@@ -69,6 +69,23 @@ TEST_CASE("the report is one page that needs nothing else and tells every number
   CHECK_THAT(html, ContainsSubstring("<dt>seed</dt><dd>1</dd>"));
 }
 
+TEST_CASE("colour pictures are inline PNG with their captions, tables have their cells") {
+  tl::report::Report report{"t", {}, {}};
+  report.galleries = {{"Samples <24>", "what is & what was read", {{2, 1, {255, 0, 0, 0, 255, 0}, "is A&B, read as C", true}}},
+                      {"none", "", {}}};
+  report.tables = {{"Errors", "", {"letter", "errors"}, {{"O", "12"}, {"<", "3"}}}};
+  const std::string html = tl::report::to_html(report);
+  CHECK(balanced(html));
+  CHECK_THAT(html, ContainsSubstring("<h2>Samples &lt;24&gt;</h2>") && ContainsSubstring("what is &amp; what was read") &&
+                       ContainsSubstring("<span class=\"error\">is A&amp;B, read as C</span>") && !ContainsSubstring("<h2>none"));
+  CHECK_THAT(html, ContainsSubstring("<th>letter</th><th>errors</th>") && ContainsSubstring("<td>&lt;</td><td>3</td>"));
+  // PNG's signature and first chunk.
+  CHECK_THAT(html,
+             ContainsSubstring("width=\"1\" height=\"2\"") && ContainsSubstring("src=\"data:image/png;base64,iVBORw0KGgoAAAANSUhEUg"));
+  report.galleries[0].pictures[0].rgb.pop_back();
+  CHECK_THAT(error_text<tl::ValueError>([&] { tl::report::to_html(report); }), ContainsSubstring("a picture of 1x2 pixels has 5 bytes"));
+}
+
 TEST_CASE("a report of one epoch, of equal values, of NaN and of nothing is still a page") {
   tl::report::Run run = sample_run("cpu", 0);
   run.epochs = {{std::nan(""), 0.5, INFINITY, 0.5, 0}};

@@ -57,13 +57,33 @@ struct Run {
   std::vector<Mistake> mistakes;  ///< worst first
 };
 
+/// A picture in colour and the words below it.
+struct Picture {
+  std::int64_t height = 0, width = 0;
+  std::vector<std::uint8_t> rgb;  ///< height x width x 3
+  std::string caption;
+  bool wrong = false;  ///< the caption tells of an error, and is marked
+};
+struct Gallery {
+  std::string title, text;
+  std::vector<Picture> pictures;
+};
+struct Table {
+  std::string title, text;
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;  ///< as long as the header
+};
+
 struct Report {
   std::string title;
   std::vector<Run> runs;                                   ///< speed-ups are against the first
   std::vector<std::pair<std::string, std::string>> facts;  ///< settings and versions, shown as a list
+  std::vector<Gallery> galleries = {};                     ///< shown after the runs; empty ones are left out
+  std::vector<Table> tables = {};                          ///< shown after the galleries
 };
 
-/// One HTML page: inline SVG, no script, nothing loaded; follows the reader's light or dark mode.
+/// One HTML page: inline SVG and PNG, no script, nothing loaded; follows the reader's light or dark mode.
+/// Throws ValueError for a picture whose bytes do not fit its size.
 TL_API std::string to_html(const Report& report);
 /// Writes it as index.html into `folder`, which is made when missing; returns the file's path. Atomic. Throws IoError.
 TL_API std::string write_report(const std::string& folder, const Report& report);
