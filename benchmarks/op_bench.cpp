@@ -63,25 +63,28 @@ Row gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
           }};
 }
 
+enum class ConvRow { plain, biased, train };
+
 /// n, c, size, o, kernel, stride, padding.
-Row conv(std::array<std::int64_t, 7> s, bool backward) {
+Row conv(std::array<std::int64_t, 7> s, ConvRow which) {
   const auto [n, c, size, o, k, stride, pad] = s;
+  const bool backward = which == ConvRow::train;
   const std::int64_t out = (size + 2 * pad - k) / stride + 1;
   const double flops = 2.0 * static_cast<double>(n * out * out * o * c * k * k) * (backward ? 3 : 1);
-  std::string name = backward ? "conv_train" : "conv";
+  std::string name = backward ? "conv_train" : which == ConvRow::plain ? "conv_plain" : "conv";
   for (std::int64_t v : s) name += "_" + std::to_string(v);
-  return {
-      name, flops, 0, [=](DType dtype) -> Body {
-        const Tensor x = rand({n, size, size, c}).to(dtype).requires_grad_(backward && c > 3);
-        const Tensor w = (rand({o, k, k, c}) - 0.5).to(dtype).requires_grad_(backward), b = rand({o}).to(dtype).requires_grad_(backward);
-        const Conv2dOptions options{.stride = stride, .padding = pad};
-        if (!backward) return [=] { conv2d(x, w, b, options); };
-        const Tensor g = rand({n, out, out, o}).to(dtype);
-        return [=] {
-          for (const Tensor& t : {x, w, b}) t.set_grad({});
-          conv2d(x, w, b, options).backward(g);
-        };
-      }};
+  return {name, flops, 0, [=](DType dtype) -> Body {
+            const Tensor x = rand({n, size, size, c}).to(dtype).requires_grad_(backward && c > 3);
+            const Tensor w = (rand({o, k, k, c}) - 0.5).to(dtype).requires_grad_(backward),
+                         b = which == ConvRow::plain ? Tensor() : rand({o}).to(dtype).requires_grad_(backward);
+            const Conv2dOptions options{.stride = stride, .padding = pad};
+            if (!backward) return [=] { conv2d(x, w, b, options); };
+            const Tensor g = rand({n, out, out, o}).to(dtype);
+            return [=] {
+              for (const Tensor& t : {x, w, b}) t.set_grad({});
+              conv2d(x, w, b, options).backward(g);
+            };
+          }};
 }
 
 /// An op on `count` elements that moves `passes` times their bytes.
@@ -111,7 +114,7 @@ std::vector<Row> small_rows() {
   add("host_relu_8", 1, 8, &relu);
   add("host_sum_8", 1, 8, [](const Tensor& x) { return sum(x); });
   add("host_matmul_64", 64, 64, [](const Tensor& x) { return matmul(x, x); });
-  Row small = conv({1, 8, 8, 8, 3, 1, 1}, false);
+  Row small = conv({1, 8, 8, 8, 3, 1, 1}, ConvRow::biased);
   small.name = "host_conv_8";
   small.flops = 0;
   all.push_back(small);
@@ -130,8 +133,7 @@ std::vector<Row> rows(std::int64_t elements, bool large) {
                                                 {128, 128, 16, 128, 3, 1, 1}, {32, 64, 56, 64, 3, 1, 1}, {32, 256, 14, 256, 3, 1, 1},
                                                 {32, 256, 56, 64, 1, 1, 0},   {32, 3, 224, 64, 7, 2, 3}};
   for (const auto& shape : shapes) {
-    all.push_back(conv(shape, false));
-    all.push_back(conv(shape, true));
+    for (const ConvRow which : {ConvRow::plain, ConvRow::biased, ConvRow::train}) all.push_back(conv(shape, which));
   }
   all.push_back(addition(elements));
   all.push_back(elementwise("relu", elements, 2, &relu));
@@ -206,6 +208,7 @@ class Server {
     TL_CHECK(row != rows_.end(), ValueError, "op_bench", "unknown row '", name, "'");
     set_kind(kind);
     config::set_autotune(autotune != 0);
+    std::cerr << "row " << name << ' ' << kind << (autotune ? " autotuned" : "") << std::endl;  // heads what TENSORLITE_LOG=info says
     Body body = row->prepare(dtype_of_kind(kind));
     calls_ = batch_size(body, device_);
     body_ = std::move(body);

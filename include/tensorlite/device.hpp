@@ -98,7 +98,9 @@ TL_API void set_float32_precision(Float32Precision precision);
 TL_API Float32Precision get_float32_precision();
 TL_API void set_deterministic(bool enable);  ///< every op is deterministic or throws
 TL_API bool get_deterministic();
-TL_API void set_autotune(bool enable);  ///< measure the top convolution plans instead of trusting heuristics
+/// Default false. True: the first convolution or matrix product of a shape on a GPU measures several algorithms and keeps the fastest,
+/// which takes it tens of milliseconds; without effect in deterministic mode and while a graph is captured.
+TL_API void set_autotune(bool enable);
 TL_API bool get_autotune();
 /// CPU threads per op. 0 in set: back to the default (OMP_NUM_THREADS, affinity, cgroup quota).
 TL_API void set_num_threads(int count);

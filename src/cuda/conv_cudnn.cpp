@@ -1,6 +1,7 @@
 // Convolutions by cuDNN: NHWC images and OHWI weights as they lie, plans cached by everything they depend on.
 #include "conv.hpp"
 #include "cudnn.hpp"
+#include "measure.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -63,7 +64,7 @@ ConvKey key_of(const Context& context, const Convolution& conv, const View& bias
   key.bias = bias.present;
   key.tf32 = context.allow_tf32;
   key.deterministic = context.deterministic;
-  key.measured = context.autotune && !is_capturing(context);
+  key.measured = context.autotune && !context.deterministic && !is_capturing(context);
   return key;
 }
 
@@ -210,28 +211,17 @@ void execute(cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& con
   if (status != CUDNN_STATUS_SUCCESS) throw CudnnRefusal{status};
 }
 
-/// Milliseconds of the best of three runs; negative when the plan fails.
+/// Milliseconds of one run; negative when the plan fails.
 float measure_plan(const Context& context, cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& conv, const View& bias) {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check(context.op, "measuring", cudaEventCreate(&begin));
-  check(context.op, "measuring", cudaEventCreate(&end));
-  float best = -1;
   try {
     const Workspace workspace(context, plan.workspace);
-    for (int run = 0; run < 4; ++run) {  // the first one warms up
-      check(context.op, "measuring", cudaEventRecord(begin, stream_of(context)));
+    return measure(context, [&] {
       execute(handle, plan, conv, bias, workspace.data());
-      check(context.op, "measuring", cudaEventRecord(end, stream_of(context)));
-      check(context.op, "measuring", cudaEventSynchronize(end));
-      float time = 0;
-      check(context.op, "measuring", cudaEventElapsedTime(&time, begin, end));
-      if (run > 0 && (best < 0 || time < best)) best = time;
-    }
+      return true;
+    });
   } catch (const CudnnRefusal&) {
   } catch (const OutOfMemoryError&) {}
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  return best;
+  return -1;
 }
 
 CudnnPlan make_plan(const Context& context, cudnnHandle_t handle, const ConvKey& key, const Convolution& conv, const View& bias) {

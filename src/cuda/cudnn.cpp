@@ -2,6 +2,8 @@
 
 #if defined(TL_HAS_CUDNN)
 
+#include "measure.hpp"
+
 #include <algorithm>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // the handle of plans and graphs: wanted by every cuDNN 9 before 9.15
@@ -9,7 +11,7 @@
 namespace tensorlite::cuda {
 namespace {
 
-constexpr int kMostPlans = 8;
+constexpr int kMostPlans = 8;  ///< measured per list of guesses
 
 void accept(cudnnStatus_t status) {
   if (status != CUDNN_STATUS_SUCCESS) throw CudnnRefusal{status};
@@ -55,6 +57,15 @@ std::vector<Descriptor> configurations(const Descriptor& graph, cudnnBackendHeur
       cudnn().descriptor_get(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raws.data()));
   configs.erase(configs.begin() + count, configs.end());
   return configs;
+}
+
+/// The engine's number in cuDNN's list, for the log.
+std::int64_t engine_of(const Descriptor& config) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.raw();
+  std::int64_t count = 0;
+  accept(cudnn().descriptor_get(config.raw(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw));
+  return engine.get_int64(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
 }
 
 /// Null when the engine does not take the graph after all, or wants too much memory.
@@ -129,28 +140,30 @@ CudnnPlan find_plan(cudnnHandle_t handle, Descriptor&& graph, const PlanRules& r
                     const std::function<float(const CudnnPlan&)>& measure) {
   CudnnPlan best;
   float best_time = 0;
-  int tried = 0;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (mode == CUDNN_HEUR_MODE_B ? !measure : best.plan != nullptr) continue;
     std::vector<Descriptor> configs;
     try {
       configs = configurations(graph, mode);
     } catch (const CudnnRefusal& refusal) {
       if (is_broken(refusal.status)) throw;
     }
+    int tried = 0;
     for (Descriptor& config : configs) {
       CudnnPlan candidate;
       if (!keeps(config, rules)) continue;
       candidate.plan = try_plan(handle, config, rules.workspace_limit, candidate.workspace);
       if (!candidate.plan) continue;
-      candidate.parts.push_back(std::move(config));
       const float time = measure ? measure(candidate) : 0;
+      log_info(detail::concat("cuDNN plan of mode ", static_cast<int>(mode), ", engine ", engine_of(config), ", workspace ",
+                              candidate.workspace, ": ", time * 1e3f, " us"));
+      candidate.parts.push_back(std::move(config));
       if (time >= 0 && (!best.plan || time < best_time)) {
         best = std::move(candidate);
         best_time = time;
       }
       if (best.plan && (!measure || ++tried >= kMostPlans)) break;
     }
-    if (best.plan) break;
   }
   best.parts.push_back(std::move(graph));
   return best;

@@ -88,7 +88,8 @@ struct CudnnPlan {
   std::size_t workspace = 0;
 };
 
-/// The first plan (of the heuristics, then of the fallbacks) that keeps the rules; with `measure` the fastest of the first eight.
+/// The first plan (of the heuristics, then of the fallbacks) that keeps the rules; with `measure` (milliseconds, negative for a failure)
+/// the fastest of the first eight of either kind of heuristics.
 /// `plan` of the result is null when there is none.
 CudnnPlan find_plan(cudnnHandle_t handle, Descriptor&& graph, const PlanRules& rules,
                     const std::function<float(const CudnnPlan&)>& measure);

@@ -1,6 +1,7 @@
 // matmul through cuBLASLt, which counts columns first: the row-major out = a * b is its out^T = b^T * a^T, so b is its A and a its B.
 #include "cublas.hpp"
 #include "gemm.hpp"
+#include "measure.hpp"
 #include "state.hpp"
 
 #include <algorithm>
@@ -12,6 +13,7 @@ namespace tensorlite::cuda {
 namespace {
 
 constexpr std::size_t kWorkspaceLimit = std::size_t(64) << 20;
+constexpr int kMostAlgorithms = 8;  ///< measured by autotune
 
 /// An operand as cuBLAS sees it: `rows` x `columns`, column-major with leading dimension ld, transposed or not.
 struct Operand {
@@ -27,7 +29,9 @@ struct PlanKey {
   std::uint32_t out_alignment;
   DType dtype;
   bool tf32, bias, relu;
-  std::int64_t physical;
+  std::int32_t physical;
+  bool measured;
+  std::uint8_t unused[3];
 };
 static_assert(std::has_unique_object_representations_v<PlanKey>);
 struct PlanKeyHash {
@@ -134,10 +138,16 @@ void describe_product(const char* op, const PlanKey& key, Plan& plan) {
   plan.out = make_layout(op, type, out, key.batches);
 }
 
-Plan make_plan(const Context& context, cublasLtHandle_t handle, const PlanKey& key) {
+cublasLtHandle_t handle_of(const Context& context) {
+  cublasLtHandle_t& handle = products().handles[context.physical];
+  if (!handle) check_blas(context.op, "creating a handle", products().cublas.create(&handle));
+  return handle;
+}
+
+/// The best guesses for `plan`, the best first.
+std::vector<cublasLtMatmulHeuristicResult_t> algorithms(const Context& context, cublasLtHandle_t handle, const PlanKey& key,
+                                                        const Plan& plan, int most) {
   const Cublas& blas = products().cublas;
-  Plan plan;
-  describe_product(context.op, key, plan);
   cublasLtMatmulPreference_t preference = nullptr;
   check_blas(context.op, "choosing an algorithm", blas.preference_create(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -148,42 +158,72 @@ Plan make_plan(const Context& context, cublasLtHandle_t handle, const PlanKey& k
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.b.alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.out_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.out_alignment);
-  cublasLtMatmulHeuristicResult_t best = {};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int found = 0;
-  const cublasStatus_t status = blas.heuristic(handle, plan.desc, plan.a, plan.b, plan.out, plan.out, preference, 1, &best, &found);
+  const cublasStatus_t status =
+      blas.heuristic(handle, plan.desc, plan.a, plan.b, plan.out, plan.out, preference, most, results.data(), &found);
   blas.preference_destroy(preference);
-  plan.usable = status == CUBLAS_STATUS_SUCCESS && found == 1 && best.state == CUBLAS_STATUS_SUCCESS;
-  plan.algorithm = best.algo;
-  plan.workspace = best.workspaceSize;
+  results.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(found) : 0);
+  std::erase_if(results, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+  return results;
+}
+
+/// The views of one call.
+struct Product {
+  const View &out, &a, &b, &bias;
+};
+
+cublasStatus_t multiply(const Context& context, cublasLtHandle_t handle, const Plan& plan, const Product& product) {
+  const float one = 1, zero = 0;
+  const double one64 = 1, zero64 = 0;
+  const bool wide = product.out.dtype == DType::float64;
+  const void *alpha = wide ? static_cast<const void*>(&one64) : &one, *beta = wide ? static_cast<const void*>(&zero64) : &zero;
+  void* out = product.out.data;
+  const Workspace workspace(context, plan.workspace);
+  return products().cublas.matmul(handle, plan.desc, alpha, product.b.data, plan.a, product.a.data, plan.b, beta, out, plan.out, out,
+                                  plan.out, &plan.algorithm, workspace.data(), plan.workspace, stream_of(context));
+}
+
+void set_bias(const Context& context, const Plan& plan, const View& bias) {
+  if (!bias.present) return;
+  check_blas(context.op, "setting the bias",
+             products().cublas.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.data, sizeof bias.data));
+}
+
+Plan make_plan(const Context& context, cublasLtHandle_t handle, const PlanKey& key, const Product& product) {
+  Plan plan;
+  describe_product(context.op, key, plan);
+  set_bias(context, plan, product.bias);
+  const auto candidates = algorithms(context, handle, key, plan, key.measured ? kMostAlgorithms : 1);
+  float best = 0;
+  for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) {
+    Plan attempt = plan;
+    attempt.algorithm = candidate.algo;
+    attempt.workspace = candidate.workspaceSize;
+    attempt.usable = true;
+    if (!key.measured) return attempt;
+    const float time = measure(context, [&] { return multiply(context, handle, attempt, product) == CUBLAS_STATUS_SUCCESS; });
+    log_info(detail::concat(context.op, " ", key.n, "x", key.m, "x", key.k, " algorithm ", &candidate - candidates.data(), ": ",
+                            time * 1e3f, " us, workspace ", candidate.workspaceSize));
+    if (time >= 0 && (!plan.usable || time < best)) {
+      plan = attempt;
+      best = time;
+    }
+  }
   return plan;
 }
 
-cublasLtHandle_t handle_of(const Context& context) {
-  cublasLtHandle_t& handle = products().handles[context.physical];
-  if (!handle) check_blas(context.op, "creating a handle", products().cublas.create(&handle));
-  return handle;
-}
-
 /// False when cuBLAS has no algorithm for this product as it stands.
-bool run(const Context& context, const PlanKey& key, const View& out, const View& a, const View& b, const View& bias) {
+bool run(const Context& context, const PlanKey& key, const Product& product) {
   Products& state = products();
   const std::lock_guard lock(state.mutex);  // a plan's description holds the bias of the call
   cublasLtHandle_t handle = handle_of(context);
   auto entry = state.plans.find(key);
-  if (entry == state.plans.end()) entry = state.plans.emplace(key, make_plan(context, handle, key)).first;
+  if (entry == state.plans.end()) entry = state.plans.emplace(key, make_plan(context, handle, key, product)).first;
   const Plan& plan = entry->second;
   if (!plan.usable) return false;
-  if (key.bias)
-    check_blas(context.op, "setting the bias",
-               state.cublas.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.data, sizeof bias.data));
-  const float one = 1, zero = 0;
-  const double one64 = 1, zero64 = 0;
-  const bool wide = key.dtype == DType::float64;
-  const void *alpha = wide ? static_cast<const void*>(&one64) : &one, *beta = wide ? static_cast<const void*>(&zero64) : &zero;
-  const Workspace workspace(context, plan.workspace);
-  check_blas(context.op, "multiplying",
-             state.cublas.matmul(handle, plan.desc, alpha, b.data, plan.a, a.data, plan.b, beta, out.data, plan.out, out.data, plan.out,
-                                 &plan.algorithm, workspace.data(), plan.workspace, stream_of(context)));
+  set_bias(context, plan, product.bias);
+  check_blas(context.op, "multiplying", multiply(context, handle, plan, product));
   check_launch(context);
   return true;
 }
@@ -199,6 +239,7 @@ PlanKey key_of(const Context& context, const View& out, const Operand& a, const 
   key.tf32 = context.allow_tf32;
   key.bias = bias, key.relu = relu;
   key.physical = context.physical;
+  key.measured = context.autotune && !context.deterministic && !is_capturing(context);
   return key;
 }
 
@@ -229,7 +270,8 @@ void floating_matmul(const Context& context, View out, View a, View b, const Vie
   const std::int64_t depth = a.size(2);
   const bool relu = activation == Activation::relu;
   const auto plain = [&](bool with_bias, bool with_relu) {
-    return run(context, key_of(context, out, operand_a, operand_b, depth, with_bias, with_relu), out, a, b, bias);
+    const PlanKey key = key_of(context, out, operand_a, operand_b, depth, with_bias, with_relu);
+    return run(context, key, {out, a, b, with_bias ? bias : View{}});
   };
   // The library's GELU is the tanh formula; ours is exact and follows the product.
   if ((bias.present || relu) && plain(bias.present, relu)) {

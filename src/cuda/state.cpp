@@ -2,6 +2,7 @@
 #include "state.hpp"
 
 #include "driver.hpp"
+#include "measure.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -69,6 +70,9 @@ void throw_cuda_error(const char* op, const char* doing, cudaError_t status) {
 
 void log_warning(const std::string& text) {
   if (log_level() >= 1) std::fprintf(stderr, "tensorlite: warning: %s\n", text.c_str());
+}
+void log_info(const std::string& text) {
+  if (log_level() >= 2) std::fprintf(stderr, "tensorlite: info: %s\n", text.c_str());
 }
 void log_debug(const std::string& text) {
   if (log_level() >= 3) std::fprintf(stderr, "tensorlite: debug: %s\n", text.c_str());
