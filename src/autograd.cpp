@@ -22,19 +22,18 @@ AutogradMeta& meta_of(TensorImpl& impl) {
   return *impl.meta;
 }
 
-Edge edge_to(const Tensor& input) {
+/// Fills a new edge in place: entries just written and then copied as a whole would be waited for.
+void connect(Edge& edge, const Tensor& input) {
   const TensorImpl* impl = input.impl();
-  Edge edge;
-  if (!impl) return edge;
+  if (!impl) return;
   edge.sizes = impl->view.sizes;
-  if (!impl->meta) return edge;
+  if (!impl->meta) return;
   if (impl->meta->node) {
     edge.node = impl->meta->node;
     edge.output = impl->meta->output;
   } else if (impl->meta->requires_grad) {
     edge.leaf = input.ref();
   }
-  return edge;
 }
 
 SavedTensor save(const Tensor& tensor, std::span<Tensor*> outputs) {
@@ -73,11 +72,13 @@ Node& make_node(const char* op, std::span<Tensor*> outputs, TensorRefs inputs, T
   node->op = op;
   node->device = outputs[0]->raw().device;
   node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  for (const TensorRef& input : inputs) node->edges.push_back(edge_to(input.get()));
-  for (const TensorRef& tensor : saved) node->saved.push_back(save(tensor.get(), outputs));
+  for (const TensorRef& input : inputs) connect(node->edges.grow(), input.get());
+  for (const TensorRef& tensor : saved) node->saved.grow() = save(tensor.get(), outputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& out = *outputs[i];
-    node->outputs.push_back({out.sizes(), out.dtype()});
+    OutputInfo& info = node->outputs.grow();
+    info.sizes = out.sizes();
+    info.dtype = out.dtype();
     if (!is_floating(out.dtype())) continue;  // indices and masks beside a result have no gradient
     AutogradMeta& meta = meta_of(*out.impl());
     meta.node = node;
@@ -241,7 +242,8 @@ class Engine {
   Engine(BackwardOptions options, Capture* capture) : options_(options), capture_(capture) {}
 
   void add_root(const Tensor& output, Tensor gradient) {
-    const Edge edge = edge_to(output);
+    Edge edge;
+    connect(edge, output);
     const Node origin{};
     send(origin, edge, std::move(gradient));
   }

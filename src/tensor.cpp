@@ -33,7 +33,12 @@ Tensor make_tensor(const Dims& sizes, DType dtype, Device device) {
   view.device = device;
   view.present = true;
   view.sizes = sizes;
-  view.strides = contiguous_strides(sizes);
+  view.strides = sizes;  // and then contiguous, written in place: a copy of entries just written would wait for them
+  std::int64_t stride = 1;
+  for (int i = sizes.size() - 1; i >= 0; --i) {
+    view.strides[i] = stride;
+    stride *= sizes[i] > 1 ? sizes[i] : 1;
+  }
   return Tensor(std::move(impl));
 }
 

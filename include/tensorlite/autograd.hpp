@@ -88,17 +88,14 @@ struct OutputInfo {
 /// A list whose first N elements need no memory of their own: most ops have few inputs and one output.
 template <class T, std::size_t N> class ShortList {
  public:
-  void push_back(T value) {
-    if (size_ < N) first_[size_] = std::move(value);
-    else rest_.push_back(std::move(value));
-    ++size_;
-  }
+  /// A new entry, to be filled in place.
+  T& grow() { return size_++ < N ? first_[size_ - 1] : rest_.emplace_back(); }
   std::size_t size() const { return size_; }
   const T& operator[](std::size_t i) const { return i < N ? first_[i] : rest_[i - N]; }
   void clear() { *this = ShortList(); }
 
  private:
-  std::array<T, N> first_ = {};
+  std::array<T, N> first_;
   std::vector<T> rest_;
   std::size_t size_ = 0;
 };
