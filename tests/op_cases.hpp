@@ -17,6 +17,19 @@ using Inputs = std::vector<Tensor>;
 using Op = std::function<Tensor(const Inputs&)>;
 inline Tensor none;  // running statistics that are not kept
 
+/// Output and final states of a recurrent layer in one row.
+inline Tensor one_row(const RnnResult& r) {
+  std::vector<Tensor> parts{flatten(r.output), flatten(r.state.h)};
+  if (r.state.c.defined()) parts.push_back(flatten(r.state.c));
+  return concatenate(parts, 0);
+}
+/// Weights from in[first] on, four tensors each.
+inline std::vector<RnnWeights> weights_from(const Inputs& in, std::size_t first) {
+  std::vector<RnnWeights> weights;
+  for (std::size_t i = first; i < in.size(); i += 4) weights.push_back({in[i], in[i + 1], in[i + 2], in[i + 3]});
+  return weights;
+}
+
 #define TL_ROW(name)                                    \
   {                                                     \
 #name, [](const Inputs& in) { return name(in[0]); } \
@@ -172,6 +185,26 @@ inline const std::map<std::string, Op>& op_cases() {
        [](const Inputs& in) { return cross_entropy(in[0], in[1], {.label_smoothing = 0.1, .reduction = Reduction::sum}); }},
       {"cross_entropy_soft", [](const Inputs& in) { return cross_entropy(in[0], in[1]); }},
       {"nll_loss", [](const Inputs& in) { return nll_loss(in[0], in[1], {.reduction = Reduction::none}); }},
+      {"lstm", [](const Inputs& in) { return one_row(lstm(in[0], weights_from(in, 1))); }},
+      {"lstm_stacked",
+       [](const Inputs& in) {
+         return one_row(lstm(in[0], weights_from(in, 2), {.lengths = in[1]}, {.bidirectional = true, .batch_first = true}));
+       }},
+      {"gru", [](const Inputs& in) { return one_row(gru(in[0], weights_from(in, 1))); }},
+      {"gru_stacked",
+       [](const Inputs& in) { return one_row(gru(in[0], weights_from(in, 2), {.lengths = in[1]}, {.bidirectional = true})); }},
+      {"gru_reset_before", [](const Inputs& in) { return one_row(gru(in[0], weights_from(in, 1), {}, {.reset = GruReset::before})); }},
+      {"rnn", [](const Inputs& in) { return one_row(rnn(in[0], weights_from(in, 2), {.lengths = in[1]}, {.bidirectional = true})); }},
+      {"rnn_relu", [](const Inputs& in) { return one_row(rnn(in[0], weights_from(in, 1), {}, {.activation = RnnActivation::relu})); }},
+      {"ctc_loss", [](const Inputs& in) { return ctc_loss(log_softmax(in[0], 2), in[1], in[2], in[3]); }},
+      {"ctc_loss_each",
+       [](const Inputs& in) {
+         return ctc_loss(log_softmax(in[0], 2), in[1], in[2], in[3], {.blank = 4, .reduction = Reduction::none, .zero_infinity = true});
+       }},
+      {"ctc_loss_with_logits",
+       [](const Inputs& in) {
+         return ctc_loss_with_logits(in[0], in[1], in[2], in[3], {.blank = 4, .reduction = Reduction::sum, .zero_infinity = true});
+       }},
       {"smooth_l1_loss", [](const Inputs& in) { return smooth_l1_loss(in[0], in[1], {.beta = 0.5}); }},
   };
   return table;

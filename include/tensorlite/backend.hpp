@@ -80,6 +80,16 @@ struct CrossEntropyParams {
   double label_smoothing = 0;
 };
 
+/// The step of a recurrent layer. gru: the reset gate multiplies the state's product with the weights (PyTorch, cuDNN);
+/// gru_reset_before: the state itself (Keras's reset_after=False).
+enum class RnnKind : std::uint8_t { tanh, relu, lstm, gru, gru_reset_before };
+
+struct CtcParams {
+  std::int64_t blank = 0;
+  bool logits = false;         ///< the gradient is that of the logits whose log-softmax the scores are
+  bool zero_infinity = false;  ///< a target without an alignment has loss 0 instead of infinity; its gradient is 0 either way
+};
+
 // -------------------------------------------------------------------------------------------------------- Context, Workspace
 
 /// What a kernel may use besides its views.
@@ -157,6 +167,23 @@ class Workspace {
      A label outside [0, classes) that is not ignore_index throws IndexError naming it. Ignored rows: loss 0, gradient 0. */       \
   X(cross_entropy, (const View& losses, const View& log_sum_exp, const View& logits, const View& labels, CrossEntropyParams params)) \
   X(cross_entropy_backward, (const View& grad_logits, const View& grad_losses, const View& logits, const View& log_sum_exp, const View& labels, CrossEntropyParams params)) \
+  /* CTC of scores [frames, N, classes], any strides but dense classes, float32 or float64. losses: dense [N] of that dtype; grad_scores:   \
+     dense like scores, absent when not wanted: d losses[n] / d scores[:, n]. targets: dense int64 [N, labels]; lengths: dense int64 [N],  \
+     absent: all. A label outside [0, classes) or the blank throws IndexError, a length out of range ValueError, naming it. */     \
+  X(ctc_loss, (const View& losses, const View& grad_scores, const View& scores, const View& targets, const View& input_lengths,    \
+               const View& target_lengths, CtcParams params))                                                                      \
+  /* One recurrent layer of D = 1 or 2 directions (the second runs from the end), float32 or float64, given its input's product x[d] with \
+     the weights: [steps, N, gates * H], any strides but dense gates; gates i f g o or r z n. w_hh[d]: dense [gates * H, H]; b_hh[d]: dense \
+     [gates * H] or absent. h0, c0: dense [D, N, H] or absent (0). lengths: dense int64 [N] or absent (all); out of range throws ValueError. \
+     out: [steps, N, D * H], strided like x, 0 past a row's length; h_n, c_n (lstm): dense [D, N, H], the state at the row's own end;      \
+     kept: [D, steps, N, detail::rnn_kept(kind) * H], strided, for the gradient; absent when not wanted. */                        \
+  X(rnn, (RnnKind kind, const View& out, const View& h_n, const View& c_n, const View& kept, std::span<const View> x,              \
+          std::span<const View> w_hh, std::span<const View> b_hh, const View& h0, const View& c0, const View& lengths))            \
+  /* grad_x, grad_r: [D, steps, N, gates * H] strided as kept, the gradients of x and of the recurrent product with its bias; grad_r is   \
+     present for gru only, elsewhere they are equal. grad_h0, grad_c0 (lstm): dense [D, N, H]. grad_out (any strides but dense last),      \
+     grad_h_n, grad_c_n (dense): absent for 0. */                                                                                  \
+  X(rnn_backward, (RnnKind kind, const View& grad_x, const View& grad_r, const View& grad_h0, const View& grad_c0, const View& grad_out, \
+                   const View& grad_h_n, const View& grad_c_n, const View& kept, std::span<const View> w_hh, const View& lengths)) \
   /* Indexing. index: int64, negative counts from the end, out of range throws IndexError (value, axis, size). in any; out dense. */ \
   X(gather, (const View& out, const View& in, const View& index, int axis))                                                       \
   X(scatter_add, (const View& out, const View& index, const View& src, int axis)) /* out += ; deterministic order */                \

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorlite/ops/conv.hpp>
+#include <tensorlite/ops/ctc.hpp>
 #include <tensorlite/ops/elementwise.hpp>
 #include <tensorlite/ops/index.hpp>
 #include <tensorlite/ops/linalg.hpp>
@@ -10,6 +11,7 @@
 #include <tensorlite/ops/pool.hpp>
 #include <tensorlite/ops/random.hpp>
 #include <tensorlite/ops/reduce.hpp>
+#include <tensorlite/ops/rnn.hpp>
 #include <tensorlite/ops/shape.hpp>
 #include <tensorlite/nn.hpp>
 #include <tensorlite/optim.hpp>

@@ -131,5 +131,61 @@ add("l1_loss", F.l1_loss, normal(3, 4), normal(3, 4))
 add("smooth_l1_loss", lambda a, b: F.smooth_l1_loss(a, b, beta=0.5), normal(3, 4), normal(3, 4))
 add("bce_with_logits", F.binary_cross_entropy_with_logits, normal(3, 4) * 4, positive(3, 4))
 
+# ------------------------------------------------------------------------------------------------------- recurrent layers, CTC
+def recurrent(kind, layers=1, bidirectional=False, batch_first=False, **options):
+    """A function of x, lengths (integers, in the layer's order, or none) and the weights that gives output and final states in one row."""
+
+    def run(x, *rest):
+        lengths = rest[0] if rest and not rest[0].is_floating_point() else None
+        weights = rest[1:] if lengths is not None else rest
+        module = kind(x.shape[2], weights[1].shape[1], layers, bidirectional=bidirectional, batch_first=batch_first, **options).double()
+        named = dict(zip((name for name, _ in module.named_parameters()), weights))
+        if lengths is not None:
+            x = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+        out, state = torch.func.functional_call(module, named, (x,))
+        if lengths is not None:
+            out, _ = torch.nn.utils.rnn.pad_packed_sequence(out, batch_first)
+        return torch.cat([t.flatten() for t in (out, *(state if isinstance(state, tuple) else (state,)))])
+
+    return run
+
+
+def weights(gates, inputs, hidden, layers=1, directions=1):
+    all = []
+    for i in range(layers * directions):
+        width = inputs if i < directions else directions * hidden
+        all += [normal(gates * hidden, width) / 2, normal(gates * hidden, hidden) / 2, normal(gates * hidden) / 2, normal(gates * hidden) / 2]
+    return all
+
+
+def gru_reset_before(x, w_ih, w_hh, b_ih, b_hh):
+    h, out, n = torch.zeros(x.shape[1], w_hh.shape[1], dtype=x.dtype), [], w_hh.shape[1]
+    for row in x:
+        a, b = row @ w_ih.T + b_ih, h @ w_hh[: 2 * n].T + b_hh[: 2 * n]
+        r, z = torch.sigmoid(a[:, :n] + b[:, :n]), torch.sigmoid(a[:, n : 2 * n] + b[:, n:])
+        h = (1 - z) * torch.tanh(a[:, 2 * n :] + (r * h) @ w_hh[2 * n :].T + b_hh[2 * n :]) + z * h
+        out.append(h)
+    return torch.cat([torch.stack(out).flatten(), h.flatten()])
+
+
+lengths = torch.tensor([4, 2, 3])
+add("lstm", recurrent(torch.nn.LSTM), normal(4, 3, 5), *weights(4, 5, 3))
+add("lstm_stacked", recurrent(torch.nn.LSTM, 2, True, True), normal(3, 4, 2), lengths, *weights(4, 2, 3, 2, 2))
+add("gru", recurrent(torch.nn.GRU), normal(4, 3, 5), *weights(3, 5, 3))
+add("gru_stacked", recurrent(torch.nn.GRU, 2, True), normal(4, 3, 2), lengths, *weights(3, 2, 3, 2, 2))
+add("gru_reset_before", gru_reset_before, normal(4, 3, 5), *weights(3, 5, 3))
+add("rnn", recurrent(torch.nn.RNN, 1, True), normal(4, 3, 5), lengths, *weights(1, 5, 3, 1, 2))
+add("rnn_relu", recurrent(torch.nn.RNN, nonlinearity="relu"), normal(4, 3, 5), *weights(1, 5, 3))
+
+
+def ctc(blank, **options):
+    return lambda x, t, f, c: F.ctc_loss(F.log_softmax(x, 2), t, f, c, blank=blank, **options)
+
+
+targets, frames, counts = torch.tensor([[1, 1, 2], [3, 1, 3], [2, 2, 2], [3, 2, 1]]), torch.tensor([6, 4, 2, 5]), torch.tensor([3, 2, 2, 0])
+add("ctc_loss", ctc(0), normal(6, 4, 5), targets, torch.tensor([6, 4, 5, 5]), counts)
+add("ctc_loss_each", ctc(4, reduction="none", zero_infinity=True), normal(6, 4, 5) * 3, targets, frames, counts)
+add("ctc_loss_with_logits", ctc(4, reduction="sum", zero_infinity=True), normal(6, 4, 5) * 3, targets, frames, counts)
+
 np.savez_compressed(sys.argv[1] if len(sys.argv) > 1 else "cases.npz", **arrays)
 print(len({key.split(".")[0] for key in arrays}), "cases")
