@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorlite/nn/layers.hpp>
+#include <tensorlite/nn/recurrent.hpp>
 #include <tensorlite/nn/sequential.hpp>
 #include <tensorlite/nn/stateless.hpp>
 #include <tensorlite/nn/summary.hpp>
