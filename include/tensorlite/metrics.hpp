@@ -1,7 +1,7 @@
 // L4: how good a classifier is.
 #pragma once
 
-#include <tensorlite/ops/reduce.hpp>
+#include <tensorlite/ops/ctc.hpp>
 
 #include <algorithm>
 
@@ -13,6 +13,25 @@ inline Tensor correct_count(const Tensor& logits, const Tensor& labels) { return
 /// The same as a share of the rows; NaN of no rows.
 inline double accuracy(const Tensor& logits, const Tensor& labels) {
   return static_cast<double>(correct_count(logits, labels).item<std::int64_t>()) / static_cast<double>(labels.numel());
+}
+
+/// The fewest labels to insert, delete or replace that make one sequence the other (Levenshtein).
+inline std::int64_t edit_distance(const Labels& a, const Labels& b) {
+  std::vector<std::int64_t> row(b.size() + 1);  // distances of a's beginning to all beginnings of b
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<std::int64_t>(j);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::int64_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j)
+      diagonal = std::exchange(row[j + 1], std::min({row[j + 1] + 1, row[j] + 1, diagonal + (a[i] != b[j])}));
+  }
+  return row[b.size()];
+}
+/// The share of sequences that are right from end to end; NaN of none. Throws ValueError when the numbers differ.
+inline double exact_match(const std::vector<Labels>& predicted, const std::vector<Labels>& truth) {
+  TL_CHECK(predicted.size() == truth.size(), ValueError, "exact_match", predicted.size(), " predictions for ", truth.size(), " sequences");
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < truth.size(); ++i) same += predicted[i] == truth[i];
+  return static_cast<double>(same) / static_cast<double>(truth.size());
 }
 
 /// Mean of values with weights: of a loss over batches of different sizes, say. 0 when nothing was added.
