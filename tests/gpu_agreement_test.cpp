@@ -305,6 +305,87 @@ TEST_CASE("gpu: losses and indexing") {
   CHECK_VALUES(zeros({2}) + 1, {1, 1});
 }
 
+namespace {
+/// x, weights of `sets` directions and layers, h0, c0.
+Inputs recurrent_inputs(std::int64_t gates, std::int64_t steps, std::int64_t batch, std::int64_t width, std::int64_t hidden, int layers,
+                        int directions, DType dtype) {
+  const auto small = [&](const Dims& sizes) {
+    const DeviceScope scope(cpu_device());
+    return (normal(sizes) * (1 / std::sqrt(static_cast<double>(hidden)))).to(dtype);
+  };
+  const std::int64_t sets = layers * directions;
+  Inputs in{normal({steps, batch, width}, dtype), normal({sets, batch, hidden}, dtype), normal({sets, batch, hidden}, dtype)};
+  for (std::int64_t i = 0; i < sets; ++i)
+    for (const Dims& sizes : {Dims{gates * hidden, i < directions ? width : directions * hidden}, Dims{gates * hidden, hidden},
+                              Dims{gates * hidden}, Dims{gates * hidden}})
+      in.push_back(small(sizes));
+  return in;
+}
+}  // namespace
+
+TEST_CASE("gpu: recurrent layers") {
+  if (!gpu_is_there()) return;
+  manual_seed(10);
+  struct Case {
+    std::int64_t steps, batch, width, hidden;
+    int layers, directions;
+  };
+  // The captcha network's, no whole tile of samples or warp of units, more units than threads, more than a tile's memory holds.
+  const Case cases[] = {{12, 128, 512, 128, 2, 2}, {7, 9, 5, 19, 1, 2}, {3, 2, 8, 700, 1, 1}, {2, 3, 8, 2500, 1, 1}, {1, 1, 1, 1, 1, 1}};
+  for (const Case& c : cases)
+    for (const RnnKind kind : {RnnKind::tanh, RnnKind::relu, RnnKind::lstm, RnnKind::gru, RnnKind::gru_reset_before})
+      for (const DType dtype : {kFloat32, kFloat64}) {
+        if (c.hidden > 1000 && (kind != RnnKind::lstm || dtype == kFloat64)) continue;
+        const std::int64_t gates = kind == RnnKind::lstm ? 4 : kind == RnnKind::tanh || kind == RnnKind::relu ? 1 : 3;
+        const auto op = [&, kind](const Inputs& in) {
+          std::vector<RnnWeights> weights;
+          for (std::size_t i = 3; i < in.size(); i += 4) weights.push_back({in[i], in[i + 1], in[i + 2], in[i + 3]});
+          RnnInputs inputs{.state = {in[1], in[2]}};
+          if (c.steps > 1) inputs.lengths = remainder(arange(0, c.batch), Tensor{c.steps + 1});
+          const RnnOptions options{.bidirectional = c.directions == 2,
+                                   .reset = kind == RnnKind::gru ? GruReset::after : GruReset::before,
+                                   .activation = kind == RnnKind::relu ? RnnActivation::relu : RnnActivation::tanh};
+          if (kind != RnnKind::lstm) inputs.state.c = {};
+          const RnnResult r = gates == 4   ? lstm(in[0], weights, inputs, options)
+                              : gates == 3 ? gru(in[0], weights, inputs, options)
+                                           : rnn(in[0], weights, inputs, options);
+          Tensor all = concatenate({flatten(r.output), flatten(r.state.h)}, 0);
+          return r.state.c.defined() ? concatenate({all, flatten(r.state.c)}, 0) : all;
+        };
+        INFO("kind " << static_cast<int>(kind) << ", hidden " << c.hidden);
+        const double t = dtype == kFloat64 ? 1e-9 : 1e-3;
+        check_agreement("recurrent", recurrent_inputs(gates, c.steps, c.batch, c.width, c.hidden, c.layers, c.directions, dtype), op, t, t);
+      }
+  const DeviceScope scope(gpu_device());
+  const RnnWeights w{zeros({4, 2}), zeros({4, 1}), zeros({4}), zeros({4})};
+  CHECK_THROWS_AS(lstm(zeros({3, 2, 2}), {w}, {.lengths = Tensor({1, 4}).to(kInt64)}), ValueError);
+  CHECK_VALUES(lstm(zeros({3, 2, 2}), {w}, {.lengths = Tensor({1, 3}).to(kInt64)}).output, zeros({3, 2, 1}));
+}
+
+TEST_CASE("gpu: CTC") {
+  if (!gpu_is_there()) return;
+  manual_seed(11);
+  for (const DType dtype : {kFloat32, kFloat64}) {
+    const double t = dtype == kFloat64 ? 1e-9 : 1e-4;
+    const Tensor targets = integers({128, 4}, 1, 37), counts = integers({128}, 0, 5), frames = integers({128}, 0, 13);
+    const Inputs in{normal({12, 128, 37}, dtype), targets, frames, counts};
+    check_agreement(
+        "of logits", in,
+        [](const Inputs& x) { return ctc_loss_with_logits(x[0], x[1], x[2], x[3], {.reduction = Reduction::none, .zero_infinity = true}); },
+        t, t);
+    check_agreement(
+        "of log-probabilities", in, [](const Inputs& x) { return ctc_loss(log_softmax(x[0], 2), x[1], {}, x[3]); }, t, t);
+    check_agreement(
+        "long", {normal({400, 3, 1000}, dtype), integers({3, 150}, 0, 999)},
+        [](const Inputs& x) { return ctc_loss_with_logits(x[0], x[1], {}, {}, {.blank = 999}); }, t, t);
+  }
+  const DeviceScope scope(gpu_device());
+  const Tensor lp = log_softmax(zeros({4, 2, 3}), 2);
+  CHECK_THROWS_AS(ctc_loss(lp, Tensor({{1, 2}, {2, 3}})), IndexError);
+  CHECK_THROWS_AS(ctc_loss(lp, Tensor({{1, 2}, {2, 1}}), Tensor({4, 5})), ValueError);
+  CHECK_VALUES(zeros({2}) + 1, {1, 1});
+}
+
 TEST_CASE("gpu: random numbers are the CPU's, bit for bit") {
   if (!gpu_is_there()) return;
   const auto draw = [](Device device, auto&& f) {
