@@ -1,4 +1,4 @@
-#include "generate.hpp"
+#include "commands.hpp"
 
 #include "png_file.hpp"
 

@@ -1,11 +1,14 @@
 // captcha: draws captchas, trains networks that read them, and reads pictures. Exit code 0, 1 (it failed) or 2 (the arguments are wrong).
-#include "generate.hpp"
+#include "commands.hpp"
 
 #include <iostream>
 
 namespace {
 
 void run(const captcha::GenerateSettings& settings) { captcha::generate(settings); }
+void run(const captcha::TrainSettings& settings) { captcha::train(settings); }
+void run(const captcha::EvaluateSettings& settings) { captcha::evaluate(settings); }
+void run(const captcha::ReadSettings& settings) { captcha::read(settings); }
 
 }  // namespace
 

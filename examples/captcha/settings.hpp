@@ -16,7 +16,35 @@ struct GenerateSettings {
   int threads = 0;  ///< 0: as many as this process may use
 };
 
-using Settings = std::variant<GenerateSettings>;
+struct TrainSettings {
+  std::string model, scale = "full";
+  std::string device;                ///< "cpu", "gpu"; empty: the GPU when there is one, else the CPU
+  std::vector<std::int64_t> epochs;  ///< of each stage, or of all together; empty: the recipe's
+  std::vector<double> lr;            ///< of each stage; empty: the recipe's
+  std::optional<std::int64_t> batch, steps;
+  std::optional<std::int64_t> validation;  ///< batches after each epoch
+  std::int64_t test = 12800;               ///< pictures to test with at the end
+  std::int64_t seed = 1;
+  int threads = 0;
+  std::string precision = "highest";
+  double pause_after = 0;  ///< seconds; 0: never
+  std::string checkpoint, resume, report, json, font;
+};
+
+struct EvaluateSettings {
+  std::string checkpoint, data, device, json, font;
+  std::int64_t count = 12800;
+  std::int64_t seed = 1;
+  int threads = 0;
+};
+
+struct ReadSettings {
+  std::string checkpoint, device;
+  std::vector<std::string> pictures;
+  int threads = 0;
+};
+
+using Settings = std::variant<GenerateSettings, TrainSettings, EvaluateSettings, ReadSettings>;
 
 /// What parse() found: settings to run with, or an exit code to end with.
 struct Parsed {
