@@ -3,6 +3,7 @@
 #include "network.hpp"
 #include "png_file.hpp"
 
+#include <tensorlite/io.hpp>
 #include <tensorlite/tensorlite.hpp>
 
 #include "catch.hpp"

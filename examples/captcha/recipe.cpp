@@ -168,7 +168,7 @@ void make_small(Recipe& recipe) {
   recipe.batch = 32;
   recipe.steps = 500;
   recipe.validation_steps = 20;
-  recipe.stages = {{1e-3, 10}, {1e-4, 2}};
+  recipe.stages = {{1e-3, 8}, {1e-4, 2}};
 }
 
 }  // namespace
