@@ -138,6 +138,12 @@ TEST_CASE("matmul with vectors and long inner products", "[cpu][gemm]") {
     check<float>(random, 1, m, n, 2048 + 77, Layout::plain, Layout::transposed);
     check<double>(random, 2, m, n, 1024, Layout::plain, Layout::transposed);
   }
+  for (const auto layout : {Layout::plain, Layout::transposed})  // k is cut as well; the right operand is read in place
+    for (const std::int64_t k : {1030, 2500}) {
+      check<float>(random, 2, 20, 90, k, Layout::plain, layout);
+      check<double>(random, 1, 20, 90, k, Layout::plain, layout);
+      check<tl::bfloat16>(random, 1, 20, 90, k, Layout::plain, layout);
+    }
   check<float>(random, 3, 40, 50, 60, Layout::plain, Layout::batch_broadcast);
 }
 
@@ -176,8 +182,9 @@ TEST_CASE("matmul carries NaN and infinity through zeros", "[cpu][gemm]") {
 TEST_CASE("matmul's activations are those of the elementwise ops", "[cpu][gemm]") {
   std::mt19937 random(10);
   for (const std::int64_t n : {5, 32, 70})
-    for (const std::int64_t k : {9, 800}) {
-      auto a = make_operand<float>(random, Layout::plain, 1, 17, k), b = make_operand<float>(random, Layout::plain, 1, k, n);
+    for (const std::int64_t k : {9, 800, 1800}) {
+      const Layout layout = n == 32 ? Layout::plain : Layout::transposed;
+      auto a = make_operand<float>(random, Layout::plain, 1, 17, k), b = make_operand<float>(random, layout, 1, k, n);
       Array<float> bias({n}), plain({1, 17, n}), relu({1, 17, n}), gelu({1, 17, n});
       bias.randomize(random);
       run(plain.view(), a.view, b.view, bias.view());
@@ -196,8 +203,8 @@ TEST_CASE("matmul is bit-equal for any number of threads", "[cpu][gemm]") {
   const std::int64_t shapes[][4] = {{1, 150, 130, 900}, {1, 64, 128, 2000}, {3, 40, 50, 60},   {1, 1, 700, 900},
                                     {1, 700, 1, 900},   {1, 600, 40, 33},   {1, 600, 40, 1500}};
   for (const auto& s : shapes) {
-    auto a = make_operand<float>(random, Layout::plain, s[0], s[1], s[3]),
-         b = make_operand<float>(random, Layout::transposed, s[0], s[3], s[2]);
+    const Layout layout = s[3] % 200 == 0 ? Layout::plain : Layout::transposed;
+    auto a = make_operand<float>(random, Layout::plain, s[0], s[1], s[3]), b = make_operand<float>(random, layout, s[0], s[3], s[2]);
     Array<float> one({s[0], s[1], s[2]}), two = one, five = one;
     with_threads(1, [&] { run(one.view(), a.view, b.view); });
     with_threads(2, [&] { run(two.view(), a.view, b.view); });

@@ -1,164 +1,163 @@
 #include "gemm.hpp"
 
+#include "gemm_block.hpp"
 #include "gemm_dot.hpp"
-#include "gemm_epilogue.hpp"
-#include "gemm_pack.hpp"
 #include "parallel.hpp"
+
+#include <algorithm>
 
 namespace tensorlite::cpu::TL_CPU_NS {
 namespace {
 
-constexpr std::int64_t kNoOffset = 0;
 constexpr std::int64_t kSerialWork = 1 << 16;  // multiply-adds below which a second thread costs more than it gives
-
-constexpr std::int64_t kBlockRowPanels = 4;  // panels of A packed at once
-
 constexpr std::int64_t kDepthBytes = 1024;
+constexpr std::int64_t kPanelBytes = 1024 << 10;           // of packed B that one thread works through: half a small second-level cache
+constexpr std::int64_t kSharedBytes = 96 << 20;            // of B packed for all threads; more is packed by each for itself, block by block
+constexpr std::int64_t kFewTiles = 48, kChunkDepth = 512;  // fewer tiles than this and a deep k: k is cut as well
+constexpr std::int64_t kDeep = 256;
 
-/// Columns of B that are too few to repay packing A.
-template <class T> inline constexpr std::int64_t kInPlaceColumns = 3 * kTileColumns<T>;
-
-/// Elements of k packed at once: a panel of A stays in the first-level cache while those of B stream past it.
-template <class T> std::int64_t block_depth(std::int64_t k, std::int64_t bytes) {
-  const std::int64_t limit = bytes / static_cast<std::int64_t>(sizeof(T));
+/// Elements of k that are added up in registers. Sums are formed in this order: it must not depend on the number of threads.
+template <class T> std::int64_t block_depth(std::int64_t n, std::int64_t k) {
+  const std::int64_t limit = (n <= 3 * kTileColumns<T> ? 4 : 1) * kDepthBytes / static_cast<std::int64_t>(sizeof(T));
   return round_up(ceil_div(std::max<std::int64_t>(k, 1), ceil_div(std::max<std::int64_t>(k, 1), limit)), 4);
 }
 
-/// How C is cut into tasks: `rows` x `columns` blocks of every matrix of the batch.
+/// How C is cut into tasks: `rows` x `columns` blocks of every matrix of the batch, and `chunks` of k whose sums are added at the end.
 struct Cut {
-  std::int64_t row_blocks, column_blocks;
+  std::int64_t rows, columns, chunks;
+  bool share_b;  ///< B is packed once, by all threads together
+
+  std::int64_t blocks() const { return rows * columns * chunks; }
 };
 
-/// Blocks small enough for packed B to stay in the second-level cache, then as many as keep the threads busy for the least packing.
-template <class T, class In> Cut choose_cut(const Gemm<In>& p, std::int64_t threads) {
-  constexpr std::int64_t max_columns = 4096 / sizeof(T), max_rows = 1024;
-  const std::int64_t min_rows = ceil_div(p.m, max_rows), min_columns = ceil_div(p.n, max_columns);
-  Cut best{min_rows, min_columns};
+/// The cut that keeps the threads busy for the least packing.
+template <class T, class In> Cut choose_cut(const Plan<T, In>& plan, std::int64_t chunks, int threads) {
+  const Product<In>& p = plan.p;
+  const std::int64_t row_panels = ceil_div(p.m, kTileRows), column_panels = ceil_div(p.n, kTileColumns<T>);
+  const std::int64_t max_columns =
+      std::max<std::int64_t>(kPanelBytes / (plan.depth * static_cast<std::int64_t>(sizeof(T))), kTileColumns<T>);
+  const bool may_share = p.batch * p.k * p.n * static_cast<std::int64_t>(sizeof(T)) <= kSharedBytes;
+  Cut best{};
   double best_cost = 0;
-  for (std::int64_t columns = min_columns; columns <= ceil_div(p.n, kTileColumns<T>); columns *= 2) {
-    std::int64_t rows = min_rows;
-    while ((rows * columns * p.batch) % threads != 0 && rows < ceil_div(p.m, kTileRows)) ++rows;
-    const double block_m = static_cast<double>(ceil_div(p.m, rows)), block_n = static_cast<double>(ceil_div(p.n, columns));
-    const double cost = static_cast<double>(ceil_div(rows * columns * p.batch, threads)) * (block_m * block_n + 10 * (block_m + block_n));
-    if (best_cost == 0 || cost < best_cost) {
-      best = {rows, columns};
-      best_cost = cost;
+  for (std::int64_t columns = ceil_div(p.n, max_columns); columns <= column_panels; ++columns) {
+    const std::int64_t others = columns * chunks * p.batch;
+    for (std::int64_t waves = 1; waves <= 4; ++waves) {
+      const std::int64_t rows = std::clamp<std::int64_t>(waves * threads / others, 1, row_panels);
+      const double turns = static_cast<double>(ceil_div(rows * others, threads));
+      const double m = static_cast<double>(ceil_div(row_panels, rows) * ceil_div(p.m, row_panels));
+      const double n = static_cast<double>(ceil_div(column_panels, columns) * kTileColumns<T>);
+      const bool share = rows > 1 && may_share;
+      // An element that is packed costs as much as some products.
+      const double a_cost = plan.way_of_a(static_cast<std::int64_t>(n)) == Plan<T, In>::A::in_place ? 2 : 10,
+                   b_cost = plan.b_in_place ? 0 : 10;
+      const double shared = share ? b_cost * static_cast<double>(p.n * p.batch * chunks) / threads : 0;
+      const double cost = turns * (m * n + a_cost * m + (share ? 0 : b_cost * n)) + shared;
+      if (best_cost == 0 || cost < best_cost) {
+        best = {rows, columns, chunks, share};
+        best_cost = cost;
+      }
     }
-    if (columns * min_rows * p.batch >= threads) break;
+    if (others >= 4 * threads) break;
   }
   return best;
 }
 
-/// One block of C, by one thread.
-template <class T, class In> class Block {
+/// One product, cut into tasks.
+template <class T, class In> class Gemms {
  public:
-  static constexpr bool kSameType = std::is_same_v<T, In>;  // else 16-bit results are summed in float first
+  Gemms(const Context& context, const Product<In>& p, bool serial)
+      : context_(context),
+        p_(p),
+        plan_{.p = p, .depth = block_depth<T>(p.n, p.k)},
+        bias_(context, p.bias, p.bias_per_row ? p.m : p.n),
+        threads_(serial ? 1 : num_threads()),
+        cut_(cut()),
+        shared_(context, cut_.share_b && !plan_.b_in_place ? sizeof(T) * static_cast<std::size_t>(p.batch * p.k * plan_.pitch()) : 0),
+        partial_(context, cut_.chunks > 1 ? sizeof(T) * static_cast<std::size_t>(cut_.chunks * p.batch * p.m * plan_.pitch()) : 0) {}
 
-  Block(const Context& context, const Gemm<In>& p, std::int64_t max_rows, std::int64_t max_columns, const T* bias)
-      : p_(p),
-        bias_(bias),
-        a_in_place_(kSameType && p.a.column_stride == 1 && p.n <= kInPlaceColumns<T> && p.a.row_stride * sizeof(T) % 4096 != 0),
-        b_in_place_(kSameType && p.b.column_stride == 1 && p.m <= 2 * kTileRows),
-        depth_(block_depth<T>(p.k, a_in_place_ ? 4 * kDepthBytes : kDepthBytes)),
-        pitch_(round_up(max_columns, kLanes<T>)),
-        workspace_(context, sizeof(T) * static_cast<std::size_t>(depth_ * (pitch_ + kBlockRowPanels * kTileRows) + 4 * kPackSlack<T> +
-                                                                 (kSameType ? 0 : max_rows * pitch_))) {
-    b_ = workspace_.template data<T>();
-    a_ = b_ + depth_ * pitch_ + 2 * kPackSlack<T>;
-    staged_ = a_ + depth_ * kBlockRowPanels * kTileRows + 2 * kPackSlack<T>;
-  }
-
-  void run(std::int64_t batch, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {
-    const In* a = p_.a.data + batch * p_.a.batch_stride + m0 * p_.a.row_stride;
-    const In* b = p_.b.data + batch * p_.b.batch_stride + n0 * p_.b.column_stride;
-    In* c = p_.c + batch * p_.c_batch_stride + m0 * p_.c_stride + n0;
-    const std::int64_t rows = m1 - m0, columns = n1 - n0;
-    for (std::int64_t k0 = 0; k0 == 0 || k0 < p_.k; k0 += depth_) {
-      const std::int64_t depth = std::min(depth_, p_.k - k0);
-      take_b(b + k0 * p_.b.row_stride, columns, depth);
-      const Epilogue<T> epilogue = {
-          .bias = bias_ ? bias_ + n0 : nullptr, .activation = p_.activation, .accumulate = k0 > 0, .last = k0 + depth >= p_.k};
-      multiply(a + k0 * p_.a.column_stride, c, rows, columns, depth, epilogue);
-    }
+  void run() {
+    if (shared_.data()) pack_shared();
+    const std::int64_t tasks = p_.batch * cut_.blocks();
+    parallel_for(tasks, threads_ == 1 ? tasks : 1, [&](std::int64_t begin, std::int64_t end) {
+      Block<T, In> block(context_, plan_, ceil_div(p_.m, cut_.rows), block_columns(cut_),
+                         {!shared_.data(), plan_.staged && cut_.chunks == 1}, bias_.data());
+      for (std::int64_t task = begin; task < end; ++task) run_task(block, task);
+    });
+    if (partial_.data()) combine();
   }
 
  private:
-  /// Packed, or left where it is up to the last whole packet of columns when A has too few rows to repay a copy.
-  void take_b(const In* b, std::int64_t columns, std::int64_t depth) {
-    place_ = b;
-    placed_ = b_in_place_ ? columns / kTileColumns<T> * kTileColumns<T> : 0;
-    if (placed_ < columns)
-      pack_panels(b_ + placed_ * depth,
-                  Strip<In>{b + placed_ * p_.b.column_stride, columns - placed_, p_.b.column_stride, depth, p_.b.row_stride},
-                  ColumnPanels<T>{columns - placed_});
+  std::int64_t column_panels() const { return ceil_div(p_.n, kTileColumns<T>); }
+  std::int64_t block_columns(const Cut& cut) const {
+    return std::min(plan_.pitch(), ceil_div(column_panels(), cut.columns) * kTileColumns<T>);
+  }
+  std::int64_t depth_blocks() const { return std::max<std::int64_t>(1, ceil_div(p_.k, plan_.depth)); }
+
+  Cut cut() {
+    const std::int64_t k_chunks = chunks();  // may change the depth
+    const Cut best = choose_cut(plan_, k_chunks, threads_);
+    plan_.a = plan_.way_of_a(block_columns(best));
+    return best;
   }
 
-  void multiply(const In* a, In* c, std::int64_t rows, std::int64_t columns, std::int64_t depth, const Epilogue<T>& epilogue) {
-    const std::int64_t blocks = ceil_div(rows, kBlockRowPanels * kTileRows);
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const std::int64_t i = part_begin(rows, blocks, block), height = part_begin(rows, blocks, block + 1) - i;
-      const RowPanels panels{height};
-      if (!a_in_place_) pack_panels(a_, Strip<In>{a + i * p_.a.row_stride, height, p_.a.row_stride, depth, p_.a.column_stride}, panels);
-      for (std::int64_t panel = 0; panel < panels.count; ++panel) {
-        const std::int64_t row = i + panels.begin(panel);
-        multiply_panel(a_panel(a + row * p_.a.row_stride, panels, panel, depth), panels.width(panel), c + row * p_.c_stride,
-                       staged_ + row * pitch_, columns, epilogue);
+  /// Parts of k: from the shape alone, as they decide the order of sums.
+  std::int64_t chunks() {
+    const std::int64_t tiles = p_.batch * ceil_div(p_.m, kTileRows) * column_panels();
+    if (tiles >= kFewTiles || p_.k < 2 * kChunkDepth) return 1;
+    const std::int64_t chunks = std::min(ceil_div(kFewTiles, tiles), p_.k / kChunkDepth);
+    plan_.depth = std::min(plan_.depth, round_up(ceil_div(p_.k, chunks), 4));
+    return std::min(chunks, depth_blocks());
+  }
+
+  void run_task(Block<T, In>& block, std::int64_t task) {
+    const std::int64_t batch = task / cut_.blocks(), chunk = task % cut_.blocks() / (cut_.rows * cut_.columns);
+    const std::int64_t row = task % (cut_.rows * cut_.columns) / cut_.columns, column = task % cut_.columns;
+    const auto column_begin = [&](std::int64_t i) {
+      return std::min(p_.n, part_begin(column_panels(), cut_.columns, i) * kTileColumns<T>);
+    };
+    const auto k_begin = [&](std::int64_t i) { return std::min(p_.k, part_begin(depth_blocks(), cut_.chunks, i) * plan_.depth); };
+    const Range rows{part_begin(p_.m, cut_.rows, row), part_begin(p_.m, cut_.rows, row + 1)};
+    block.run(batch, rows, {column_begin(column), column_begin(column + 1)}, {k_begin(chunk), k_begin(chunk + 1)},
+              shared_.data() ? shared_.template data<T>() + batch * p_.k * plan_.pitch() : nullptr,
+              partial_.data() ? partial_.template data<T>() + (chunk * p_.batch + batch) * p_.m * plan_.pitch() : nullptr);
+  }
+
+  void pack_shared() {
+    const std::int64_t panels = column_panels(), tasks = p_.batch * depth_blocks() * panels;
+    parallel_for(tasks, threads_ == 1 ? tasks : 1, [&](std::int64_t begin, std::int64_t end) {
+      while (begin < end) {
+        const std::int64_t first = begin % panels, last = std::min(panels, first + end - begin), block = begin / panels;
+        const std::int64_t k0 = block % depth_blocks() * plan_.depth, depth = std::min(plan_.depth, p_.k - k0), j = first * kTileColumns<T>;
+        const std::int64_t columns = std::min(p_.n, last * kTileColumns<T>) - j, batch = block / depth_blocks();
+        pack_panels(shared_.template data<T>() + (batch * p_.k + k0) * plan_.pitch() + j * depth,
+                    plan_.b_strip(batch, j, columns, k0, depth), ColumnPanels<T>{columns});
+        begin += last - first;
       }
-    }
+    });
   }
 
-  /// What a tile has to know of A: its first panel, in place or packed.
-  TileInput<T> a_panel(const In* a, const RowPanels& panels, std::int64_t panel, std::int64_t depth) const {
-    TileInput<T> in{a_ + panels.begin(panel) * depth, panels.width(panel), &kNoOffset, nullptr, 0, depth};
-    if constexpr (kSameType)
-      if (a_in_place_) {
-        in.a = a;
-        in.a_stride = p_.a.row_stride;
-      }
-    return in;
-  }
-
-  void multiply_panel(TileInput<T> in, std::int64_t height, In* c, T* staged, std::int64_t columns, const Epilogue<T>& epilogue) {
-    const ColumnPanels<T> panels{columns};
-    for (std::int64_t panel = 0; panel < panels.count; ++panel) {
-      const std::int64_t j = panels.begin(panel);
-      if (a_in_place_) fetch_next_rows(in, height, panel, panels.count);
-      in.b = b_ + j * in.depth;
-      in.b_stride = panels.pitch(panel);
-      if constexpr (kSameType)
-        if (j < placed_) {
-          in.b = place_ + j;
-          in.b_stride = p_.b.row_stride;
+  /// Adds up the chunks of k in their order.
+  void combine() {
+    const std::int64_t rows = p_.batch * p_.m, pitch = plan_.pitch(), grain = 1 + 16384 / (pitch * cut_.chunks);
+    parallel_for(rows, threads_ == 1 ? rows : grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        T* const sum = partial_.template data<T>() + row * pitch;
+        for (std::int64_t chunk = 1; chunk < cut_.chunks; ++chunk) {
+          const T* const more = sum + chunk * rows * pitch;
+          for (std::int64_t j = 0; j < p_.n; ++j) sum[j] += more[j];
         }
-      tile_to(in, height, panels.width(panel), c + j, staged + j, epilogue.at_column(j));
-    }
+        plan_.finish(sum, pitch, row / p_.m, {row % p_.m, row % p_.m + 1}, {0, p_.n}, bias_.data());
+      }
+    });
   }
 
-  /// The rows of the next panel of A, shared out to this one's tiles.
-  static void fetch_next_rows(TileInput<T>& in, std::int64_t height, std::int64_t tile, std::int64_t tiles) {
-    if (in.a_stride <= 0 || in.a_stride > 2 * in.depth) return;
-    in.ahead_step = height * in.a_stride * static_cast<std::int64_t>(sizeof(T)) / (tiles * in.depth);
-    in.ahead = reinterpret_cast<const char*>(in.a + height * in.a_stride) + tile * in.depth * in.ahead_step;
-  }
-
-  void tile_to(const TileInput<T>& in, std::int64_t rows, std::int64_t columns, In* c, T* staged, const Epilogue<T>& epilogue) {
-    const AForm form = a_in_place_ ? AForm::row_major : AForm::k_major;
-    if constexpr (!kSameType) {
-      run_tile(form, in, rows, columns, staged, pitch_, {.accumulate = epilogue.accumulate, .last = false});
-      if (epilogue.last) finish_tile(staged, pitch_, c, p_.c_stride, rows, columns, epilogue);
-    } else {
-      run_tile(form, in, rows, columns, c, p_.c_stride, epilogue);
-    }
-  }
-
-  const Gemm<In>& p_;
-  const T* bias_;
-  bool a_in_place_, b_in_place_;
-  std::int64_t depth_, pitch_;
-  Workspace workspace_;
-  T *b_, *a_, *staged_;
-  const In* place_ = nullptr;  ///< B of this block of k, whose first placed_ columns are read there
-  std::int64_t placed_ = 0;
+  const Context& context_;
+  const Product<In>& p_;
+  Plan<T, In> plan_;
+  PaddedBias<T> bias_;
+  int threads_;
+  Cut cut_;
+  Workspace shared_, partial_;
 };
 
 /// One product with more rows where every matrix of the batch meets the same B and their rows follow each other evenly.
@@ -168,6 +167,19 @@ template <class In> Gemm<In> fold_batch(Gemm<In> p) {
     p.batch = 1;
   }
   return p;
+}
+
+/// Where k is the inner axis of both operands, one of them has to be transposed while it is packed, and the other is read in place: the
+/// larger one, as A of the transposed product.
+template <class In> Product<In> larger_in_place(const Gemm<In>& p) {
+  Product<In> q{p, 1, false};
+  if (p.a.column_stride != 1 || p.b.row_stride != 1 || p.n < 2 * p.m || p.k < kDeep) return q;
+  q.a = p.b.transposed();
+  q.b = p.a.transposed();
+  std::swap(q.m, q.n);
+  std::swap(q.c_stride, q.c_column_stride);
+  q.bias_per_row = true;
+  return q;
 }
 
 }  // namespace
@@ -181,23 +193,9 @@ template <class In> void gemm(const Context& context, const Gemm<In>& problem) {
   if (p.n == 1 && p.m > 1 && !p.bias && p.c_stride == 1)  // one row in place of one column
     return gemm(context,
                 Gemm<In>{p.batch, 1, p.m, p.k, p.b.transposed(), p.a.transposed(), p.c, p.c_batch_stride, p.m, nullptr, p.activation});
-  const PaddedBias<T> bias(context, p.bias, p.n);
   const bool serial = static_cast<double>(p.batch * p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < kSerialWork;
-  const Cut cut = choose_cut<T>(p, serial ? 1 : num_threads());
-  const std::int64_t blocks = cut.row_blocks * cut.column_blocks, column_panels = ceil_div(p.n, kTileColumns<T>);
-  const std::int64_t tasks = p.batch * blocks;
-  const std::int64_t max_columns = ceil_div(column_panels, cut.column_blocks) * kTileColumns<T>;
-  parallel_for(tasks, serial ? tasks : 1, [&](std::int64_t begin, std::int64_t end) {
-    Block<T, In> block(context, p, ceil_div(p.m, cut.row_blocks), std::min(max_columns, p.n), bias.data());
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t row = task % blocks / cut.column_blocks, column = task % cut.column_blocks;
-      const auto column_begin = [&](std::int64_t i) {
-        return std::min(p.n, part_begin(column_panels, cut.column_blocks, i) * kTileColumns<T>);
-      };
-      block.run(task / blocks, part_begin(p.m, cut.row_blocks, row), part_begin(p.m, cut.row_blocks, row + 1), column_begin(column),
-                column_begin(column + 1));
-    }
-  });
+  const Product<In> product = larger_in_place(p);
+  Gemms<T, In>(context, product, serial).run();
 }
 
 template void gemm<float>(const Context&, const Gemm<float>&);
