@@ -28,14 +28,14 @@ def parse_arguments():
     parser.add_argument("--device", default="CPU:0")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--filter", default="", help="regular expression over 'row kind'")
-    parser.add_argument("--seconds", type=float, help="per measurement (default 0.03 on a GPU, 0.1 on a CPU)")
-    parser.add_argument("--rounds", type=int, help="alternations within a row (default 2 on a GPU, 3 on a CPU)")
+    parser.add_argument("--seconds", type=float, help="per measurement (default 0.04 on a GPU, 0.1 on a CPU)")
+    parser.add_argument("--rounds", type=int, help="alternations within a row (default 3)")
     parser.add_argument("--autotune", type=float, default=40)
     parser.add_argument("--out")
     args = parser.parse_args()
     args.gpu = args.device.upper().startswith("GPU")
-    args.seconds = args.seconds or (0.03 if args.gpu else 0.1)
-    args.rounds = args.rounds or (2 if args.gpu else 3)
+    args.seconds = args.seconds or (0.04 if args.gpu else 0.1)
+    args.rounds = args.rounds or 3
     return args
 
 

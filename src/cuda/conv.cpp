@@ -21,6 +21,14 @@ View transposed(const View& m) {
   return {m.data, m.dtype, m.device, Dims{1, m.size(2), m.size(1)}, Dims{m.stride(0), m.stride(2), m.stride(1)}};
 }
 
+/// grad_bias[o] = sum of grad_out over all pixels.
+void bias_gradient(const Context& context, const View& grad_bias, const View& grad_out) {
+  View out = grad_bias;
+  out.sizes = {1, 1, 1, grad_bias.numel()};
+  out.strides = contiguous_strides(out.sizes);
+  reduce(context, ReduceOp::sum, out, grad_out, 0b0111, 0);
+}
+
 }  // namespace
 
 void conv2d(const Context& context, const View& out, const View& in, const View& weight, const View& bias, ConvParams params,

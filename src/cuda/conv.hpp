@@ -16,8 +16,6 @@ struct Convolution {
 
 /// Ours: any floating-point dtype, any parameters. No bias.
 void own_convolution(const Context& context, const Convolution& conv);
-/// grad_bias[o] = sum of grad_out over all pixels.
-void bias_gradient(const Context& context, const View& grad_bias, const View& grad_out);
 
 /// cuDNN's: false when it is not there or has no plan for this. With `bias` or relu (forward only) these are fused, or it is false.
 bool cudnn_convolution(const Context& context, const Convolution& conv, const View& bias, Activation activation);

@@ -1,11 +1,12 @@
 // Convolutions by cuDNN: NHWC images and OHWI weights as they lie, plans cached by everything they depend on.
 #include "conv.hpp"
 #include "cudnn.hpp"
+#include "gemm.hpp"
 #include "measure.hpp"
+#include "plan_key.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // the handle of graphs: wanted by every cuDNN 9 before 9.15
 
@@ -18,7 +19,7 @@ constexpr std::size_t kWorkspaceLimit = std::size_t(512) << 20;
 
 enum Id : std::int64_t { kImage = 1, kWeight, kResult, kBias, kConvolved, kBiased };
 
-/// Everything that a plan depends on. Compared and hashed as bytes.
+/// Everything that a plan depends on.
 struct ConvKey {
   std::int64_t image[4], weight[4], result[4];
   std::int64_t stride[2], dilation[2], padding[4];
@@ -29,16 +30,8 @@ struct ConvKey {
   bool bias, tf32, deterministic, measured;
   std::uint8_t unused;
 };
-static_assert(std::has_unique_object_representations_v<ConvKey>);
-struct ConvKeyHash {
-  std::size_t operator()(const ConvKey& key) const { return detail::fnv1a({reinterpret_cast<const char*>(&key), sizeof key}); }
-};
-struct ConvKeyEqual {
-  bool operator()(const ConvKey& a, const ConvKey& b) const { return std::memcmp(&a, &b, sizeof a) == 0; }
-};
-using PlanCache = std::unordered_map<ConvKey, CudnnPlan, ConvKeyHash, ConvKeyEqual>;
-PlanCache& plan_cache() {
-  static auto* cache = new PlanCache;
+PlanCache<ConvKey, CudnnPlan>& plan_cache() {
+  static auto* cache = new PlanCache<ConvKey, CudnnPlan>;
   return *cache;
 }
 
@@ -64,7 +57,8 @@ ConvKey key_of(const Context& context, const Convolution& conv, const View& bias
   key.bias = bias.present;
   key.tf32 = context.allow_tf32;
   key.deterministic = context.deterministic;
-  key.measured = context.autotune && !context.deterministic && !is_capturing(context);
+  const bool plain_float32 = key.dtype == DType::float32 && !key.tf32;  // cuDNN guesses badly there: up to twice the time of the best
+  key.measured = (context.autotune || plain_float32) && !context.deterministic;
   return key;
 }
 
@@ -200,60 +194,125 @@ class GraphBuilder {
 };
 
 void execute(cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& conv, const View& bias, void* workspace) {
-  const std::int64_t ids[4] = {kImage, kWeight, kResult, kBias}, count = bias.present ? 4 : 3;
-  void* const data[4] = {conv.image.data, conv.weight.data, conv.result.data, bias.data};
-  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
-      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data)
-      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
-      .finalize();
-  const cudnnStatus_t status = cudnn().execute(handle, plan.plan->raw(), pack.raw());
+  const std::array<void*, 5> addresses = {conv.image.data, conv.weight.data, conv.result.data, bias.data, workspace};
+  if (!plan.pack || plan.addresses != addresses) {
+    const std::int64_t ids[4] = {kImage, kWeight, kResult, kBias}, count = bias.present ? 4 : 3;
+    auto pack = std::make_unique<Descriptor>(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack->set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids)
+        .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses.data())
+        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
+        .finalize();
+    plan.pack = std::move(pack);
+    plan.addresses = addresses;
+  }
+  const cudnnStatus_t status = cudnn().execute(handle, plan.plan->raw(), plan.pack->raw());
   if (status != CUDNN_STATUS_SUCCESS) throw CudnnRefusal{status};
 }
 
-/// Milliseconds of one run; negative when the plan fails.
-float measure_plan(const Context& context, cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& conv, const View& bias) {
-  try {
-    const Workspace workspace(context, plan.workspace);
-    return measure(context, [&] {
-      execute(handle, plan, conv, bias, workspace.data());
-      return true;
-    });
-  } catch (const CudnnRefusal&) {
-  } catch (const OutOfMemoryError&) {}
-  return -1;
+/// The sizes [c, kh, kw, o] of a weight turned by 180 degrees, image and result exchanged.
+Dims turned_sizes(const View& weight) { return {weight.size(3), weight.size(1), weight.size(2), weight.size(0)}; }
+void turn_weight(const Context& context, const View& to, const View& weight) {
+  const std::int64_t kh = weight.size(1), kw = weight.size(2), c = weight.size(3);
+  void* last = static_cast<char*>(weight.data) + (kh * kw - 1) * c * static_cast<std::int64_t>(size_of(weight.dtype));
+  copy(context, to, View(last, weight.dtype, weight.device, to.sizes, Dims{1, -kw * c, -c, kh * kw * c}));
 }
 
-CudnnPlan make_plan(const Context& context, cudnnHandle_t handle, const ConvKey& key, const Convolution& conv, const View& bias) {
+/// With stride 1 the forward convolution of an image is the input gradient of one with the turned kernel, and the other way round. False
+/// where it is not.
+bool turn(const Convolution& conv, ConvParams& params) {
+  const View& w = conv.weight;
+  if (conv.kind == ConvKind::backward_weight || params.groups != 1 || params.stride[0] != 1 || params.stride[1] != 1) return false;
+  bool fits = true;
+  for (int side = 0; side < 4; ++side) {
+    const int axis = side / 2;
+    params.padding[side] = params.dilation[axis] * (w.size(1 + axis) - 1) - params.padding[side];
+    fits = fits && params.padding[side] >= 0;
+  }
+  return fits;
+}
+ConvKind opposite(ConvKind kind) { return kind == ConvKind::forward ? ConvKind::backward_input : ConvKind::forward; }
+
+void run_plan(const Context& context, cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& conv, const View& bias,
+              Activation activation) {
+  const Workspace workspace(context, plan.workspace);
+  if (!plan.turned) return execute(handle, plan, conv, bias, workspace.data());
+  const Workspace memory(context, static_cast<std::size_t>(conv.weight.nbytes()));
+  const Dims sizes = turned_sizes(conv.weight);
+  const View weight(memory.data(), conv.weight.dtype, conv.weight.device, sizes, contiguous_strides(sizes));
+  turn_weight(context, weight, conv.weight);
+  execute(handle, plan, {opposite(conv.kind), conv.result, weight, conv.image, conv.params}, {}, workspace.data());
+  if (conv.kind == ConvKind::forward) add_bias(context, conv.result, bias, activation);
+}
+
+/// One call of cudnn_convolution.
+struct ConvCall {
+  const Convolution& conv;
+  const View& bias;
+  Activation activation;
+};
+
+/// The best plan for `key`, which is that of the call or of its turned convolution.
+CudnnPlan make_plan(const Context& context, cudnnHandle_t handle, const ConvKey& key, const ConvCall& call, bool turned) {
   GraphBuilder builder(handle, key);
   const bool float32 = key.dtype == DType::float32;
   const PlanRules rules{.no_tensor_cores = float32 && !key.tf32,
                         .no_down_conversion = float32,
                         .deterministic = key.deterministic,
                         .workspace_limit = kWorkspaceLimit};
-  std::function<float(const CudnnPlan&)> measure;
-  if (key.measured) measure = [&](const CudnnPlan& plan) { return measure_plan(context, handle, plan, conv, bias); };
-  CudnnPlan plan = find_plan(handle, builder.build(), rules, measure);
+  std::function<float(CudnnPlan&, float)> time_plan;
+  if (key.measured)
+    time_plan = [&](CudnnPlan& plan, float best) -> float {
+      plan.turned = turned;
+      try {
+        return measure(
+            context, [&] { return run_plan(context, handle, plan, call.conv, call.bias, call.activation), true; }, best);
+      } catch (const CudnnRefusal&) {
+      } catch (const OutOfMemoryError&) {}
+      return -1;
+    };
+  CudnnPlan plan = find_plan(handle, builder.build(), rules, time_plan);
   for (auto& part : builder.take_parts()) plan.parts.push_back(std::move(*part));
   return plan;
 }
 
+/// The fastest of both ways to compute the call, or the best guess.
+CudnnPlan choose_plan(const Context& context, cudnnHandle_t handle, const ConvKey& key, const ConvCall& call) {
+  CudnnPlan plan = make_plan(context, handle, key, call, false);
+  const Convolution& conv = call.conv;
+  ConvParams params = conv.params;
+  if (!key.measured || !turn(conv, params)) return plan;
+  const Dims sizes = turned_sizes(conv.weight);
+  const View weight(nullptr, conv.weight.dtype, conv.weight.device, sizes, contiguous_strides(sizes));
+  const ConvKey turned_key = key_of(context, {opposite(conv.kind), conv.result, weight, conv.image, params}, {}, Activation::none);
+  try {
+    CudnnPlan turned = make_plan(context, handle, turned_key, call, true);
+    if (turned.plan && (!plan.plan || turned.time < plan.time)) return turned;
+  } catch (const CudnnRefusal&) {}  // it has no such convolution
+  return plan;
+}
+
 /// The cached plan; one without `plan` when cuDNN has none.
-const CudnnPlan& plan_for(const Context& context, cudnnHandle_t handle, const ConvKey& key, const Convolution& conv, const View& bias) {
+const CudnnPlan& plan_for(const Context& context, cudnnHandle_t handle, ConvKey key, const ConvCall& call) {
   auto entry = plan_cache().find(key);
+  if (entry == plan_cache().end() && key.measured && is_capturing(context)) {  // nothing can be measured now
+    key.measured = false;
+    entry = plan_cache().find(key);
+  }
   if (entry != plan_cache().end()) return entry->second;
   CudnnPlan plan;
   try {
-    plan = make_plan(context, handle, key, conv, bias);
+    plan = choose_plan(context, handle, key, call);
   } catch (const CudnnRefusal& refusal) {
     const cudnnStatus_t status = refusal.status;
     if (status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH || status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED)
       cudnn().give_up(cudnn().status_text(status));
     log_debug(detail::concat(context.op, ": cuDNN says ", cudnn().status_text(status)));
   }
-  log_debug(detail::concat(context.op, " ", conv.image.sizes, " x ", conv.weight.sizes,
-                           key.bias || key.activation != Activation::none ? " with epilogue" : "",
-                           plan.plan ? ": a plan of cuDNN" : ": cuDNN has no plan"));
+  log_info(detail::concat(context.op, " ", call.conv.image.sizes, " x ", call.conv.weight.sizes,
+                          key.bias || key.activation != Activation::none ? " with epilogue" : "",
+                          !plan.plan    ? ": cuDNN has no plan"
+                          : plan.turned ? ": a plan of cuDNN for the opposite direction"
+                                        : ": a plan of cuDNN"));
   return plan_cache().emplace(key, std::move(plan)).first->second;
 }
 
@@ -265,12 +324,10 @@ bool cudnn_convolution(const Context& context, const Convolution& conv, const Vi
   if (conv.image.numel() == 0 || conv.result.numel() == 0) return false;  // an empty batch
   cudnnHandle_t handle = library.handle(context);
   if (!handle) return false;
-  const ConvKey key = key_of(context, conv, bias, activation);
-  const CudnnPlan& plan = plan_for(context, handle, key, conv, bias);
+  const CudnnPlan& plan = plan_for(context, handle, key_of(context, conv, bias, activation), {conv, bias, activation});
   if (!plan.plan) return false;
-  const Workspace workspace(context, plan.workspace);
   try {
-    execute(handle, plan, conv, bias, workspace.data());
+    run_plan(context, handle, plan, conv, bias, activation);
   } catch (const CudnnRefusal& refusal) {
     throw BackendError(context.op, detail::concat("cuDNN (built for ", CUDNN_MAJOR, ".", CUDNN_MINOR, ", loaded ", library.version(),
                                                   " from ", library.library.path(), ") failed: ", library.status_text(refusal.status)));

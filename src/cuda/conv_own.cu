@@ -191,14 +191,4 @@ void own_convolution(const Context& context, const Convolution& conv) {
   });
 }
 
-void bias_gradient(const Context& context, const View& grad_bias, const View& grad_out) {
-  const std::int64_t channels = grad_bias.numel();
-  if (channels == 0) return;
-  dispatch_floating(context, grad_out.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    reduce_columns<Sum<Compute<T>>>(context, channels, grad_out.numel() / channels, MatrixColumns<T>{grad_out.ptr<T>(), channels},
-                                    StoreAs<T>{grad_bias.ptr<T>()});
-  });
-}
-
 }  // namespace tensorlite::cuda

@@ -16,7 +16,7 @@ template <class T> struct Choose {
   __device__ T operator()(std::uint8_t condition, T a, T b) const { return condition ? a : b; }
 };
 
-constexpr int kTile = 64, kTileRows = 4;
+constexpr int kTile = 64, kTileRows = 4, kTileSteps = kTile / kTileRows;
 
 /// A copy in which the output's unit axis x and the input's unit axis y differ, through tiles in shared memory.
 struct Transpose {
@@ -26,30 +26,45 @@ struct Transpose {
   Layout<2> batch;
 };
 
+/// One thread's column of a tile, all read before the first is used. kWhole: no element lies outside.
+template <bool kWhole, class T>
+__device__ void read_column(T (&column)[kTileSteps], const T* from, std::int64_t step, std::uint32_t count, bool inside) {
+#pragma unroll
+  for (int i = 0; i < kTileSteps; ++i)
+    if (kWhole || (inside && i * kTileRows + threadIdx.y < count)) column[i] = from[i * step];
+}
+template <bool kWhole, class T>
+__device__ void write_column(T* to, const T (&column)[kTileSteps], std::int64_t step, std::uint32_t count, bool inside) {
+#pragma unroll
+  for (int i = 0; i < kTileSteps; ++i)
+    if (kWhole || (inside && i * kTileRows + threadIdx.y < count)) to[i * step] = column[i];
+}
+
 template <class T>
-__global__ void __launch_bounds__(kTile* kTileRows)
+__global__ void __launch_bounds__(kTile* kTileRows, 4)
     transpose_kernel(const __grid_constant__ Transpose p, T* out, const T* in, std::int64_t blocks) {
   __shared__ T tile[kTile][kTile + (sizeof(T) < 4 ? 4 / sizeof(T) : 1)];
+  const unsigned lane = threadIdx.x, row = threadIdx.y;
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
     const std::uint32_t tile_x = static_cast<std::uint32_t>(block % p.tiles_x);
     const std::int64_t rest = block / p.tiles_x;
     std::int64_t offset[2];
     p.batch.offsets(static_cast<std::uint32_t>(rest / p.tiles_y), offset);
     const std::uint32_t x0 = tile_x * kTile, y0 = static_cast<std::uint32_t>(rest % p.tiles_y) * kTile;
-    const T* from = in + offset[1] + x0 * p.in_stride_x + y0;
-    T* to = out + offset[0] + y0 * p.out_stride_y + x0;
+    const T* from = in + offset[1] + (x0 + row) * p.in_stride_x + y0 + lane;
+    T* to = out + offset[0] + (y0 + row) * p.out_stride_y + x0 + lane;
+    const bool whole = x0 + kTile <= p.x && y0 + kTile <= p.y;
+    T column[kTileSteps];
+    if (whole) read_column<true>(column, from, kTileRows * p.in_stride_x, kTile, true);
+    else read_column<false>(column, from, kTileRows * p.in_stride_x, p.x - x0, y0 + lane < p.y);
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < kTile; i += kTileRows) {
-      const unsigned row = i + threadIdx.y;
-      if (x0 + row < p.x && y0 + threadIdx.x < p.y) tile[row][threadIdx.x] = from[row * p.in_stride_x + threadIdx.x];
-    }
+    for (int i = 0; i < kTileSteps; ++i) tile[i * kTileRows + row][lane] = column[i];
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < kTile; i += kTileRows) {
-      const unsigned row = i + threadIdx.y;
-      if (y0 + row < p.y && x0 + threadIdx.x < p.x) to[row * p.out_stride_y + threadIdx.x] = tile[threadIdx.x][row];
-    }
+    for (int i = 0; i < kTileSteps; ++i) column[i] = tile[lane][i * kTileRows + row];
+    if (whole) write_column<true>(to, column, kTileRows * p.out_stride_y, kTile, true);
+    else write_column<false>(to, column, kTileRows * p.out_stride_y, p.y - y0, x0 + lane < p.x);
   }
 }
 

@@ -11,7 +11,8 @@
 namespace tensorlite::cuda {
 namespace {
 
-constexpr int kMostPlans = 8;  ///< measured per list of guesses
+constexpr int kMostPlans = 8;
+constexpr std::int64_t kReferenceEngine = 0;  ///< takes everything, and many times as long as the others
 
 void accept(cudnnStatus_t status) {
   if (status != CUDNN_STATUS_SUCCESS) throw CudnnRefusal{status};
@@ -137,33 +138,28 @@ std::int64_t Descriptor::get_int64(cudnnBackendAttributeName_t name) const {
 }
 
 CudnnPlan find_plan(cudnnHandle_t handle, Descriptor&& graph, const PlanRules& rules,
-                    const std::function<float(const CudnnPlan&)>& measure) {
+                    const std::function<float(CudnnPlan&, float best)>& measure) {
   CudnnPlan best;
-  float best_time = 0;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (mode == CUDNN_HEUR_MODE_B ? !measure : best.plan != nullptr) continue;
+  int tried = 0;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     std::vector<Descriptor> configs;
     try {
       configs = configurations(graph, mode);
     } catch (const CudnnRefusal& refusal) {
       if (is_broken(refusal.status)) throw;
     }
-    int tried = 0;
     for (Descriptor& config : configs) {
       CudnnPlan candidate;
-      if (!keeps(config, rules)) continue;
+      if (!keeps(config, rules) || (best.plan && engine_of(config) == kReferenceEngine)) continue;
       candidate.plan = try_plan(handle, config, rules.workspace_limit, candidate.workspace);
       if (!candidate.plan) continue;
-      const float time = measure ? measure(candidate) : 0;
-      log_info(detail::concat("cuDNN plan of mode ", static_cast<int>(mode), ", engine ", engine_of(config), ", workspace ",
-                              candidate.workspace, ": ", time * 1e3f, " us"));
+      if (measure) candidate.time = measure(candidate, best.plan ? best.time : -1);
+      log_info(detail::concat("cuDNN engine ", engine_of(config), ", workspace ", candidate.workspace, ": ", candidate.time * 1e3f, " us"));
       candidate.parts.push_back(std::move(config));
-      if (time >= 0 && (!best.plan || time < best_time)) {
-        best = std::move(candidate);
-        best_time = time;
-      }
+      if (candidate.time >= 0 && (!best.plan || candidate.time < best.time)) best = std::move(candidate);
       if (best.plan && (!measure || ++tried >= kMostPlans)) break;
     }
+    if (best.plan) break;
   }
   best.parts.push_back(std::move(graph));
   return best;

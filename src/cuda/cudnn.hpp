@@ -8,6 +8,7 @@
 
 #include <cudnn_graph.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -86,13 +87,17 @@ struct CudnnPlan {
   std::vector<Descriptor> parts;
   std::unique_ptr<Descriptor> plan;
   std::size_t workspace = 0;
+  float time = 0;                            ///< milliseconds, where it was measured
+  mutable std::unique_ptr<Descriptor> pack;  ///< of the last call, kept as calls often repeat their addresses
+  mutable std::array<void*, 5> addresses{};
+  bool turned = false;  ///< computes the opposite direction's convolution with the kernel turned by 180 degrees
 };
 
 /// The first plan (of the heuristics, then of the fallbacks) that keeps the rules; with `measure` (milliseconds, negative for a failure)
-/// the fastest of the first eight of either kind of heuristics.
+/// the fastest of the first eight.
 /// `plan` of the result is null when there is none.
 CudnnPlan find_plan(cudnnHandle_t handle, Descriptor&& graph, const PlanRules& rules,
-                    const std::function<float(const CudnnPlan&)>& measure);
+                    const std::function<float(CudnnPlan&, float best)>& measure);
 
 }  // namespace tensorlite::cuda
 

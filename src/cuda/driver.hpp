@@ -19,6 +19,7 @@ namespace tensorlite::cuda {
   X(device_uuid, cuDeviceGetUuid_v2)          \
   X(device_total_memory, cuDeviceTotalMem_v2) \
   X(device_pci_bus_id, cuDeviceGetPCIBusId)   \
+  X(current_context, cuCtxGetCurrent)         \
   X(address_reserve, cuMemAddressReserve)     \
   X(address_free, cuMemAddressFree)           \
   X(memory_create, cuMemCreate)               \

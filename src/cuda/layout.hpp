@@ -85,6 +85,10 @@ template <int N> struct Layout {
   bool broadcast[N] = {};                 ///< the operand does not move along axis 0
 
   TL_HOST_DEVICE void offsets(std::uint32_t pack, std::int64_t (&offset)[N]) const {
+    if (count <= 1) {  // the most frequent layout: everything is contiguous
+      for (int k = 0; k < N; ++k) offset[k] = pack * stride[0][k];
+      return;
+    }
     for (int k = 0; k < N; ++k) offset[k] = 0;
 #if defined(__CUDA_ARCH__)
 #pragma unroll

@@ -2,12 +2,12 @@
 #include "cublas.hpp"
 #include "gemm.hpp"
 #include "measure.hpp"
+#include "plan_key.hpp"
 #include "state.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <unordered_map>
 
 namespace tensorlite::cuda {
 namespace {
@@ -22,7 +22,7 @@ struct Operand {
   std::uint32_t alignment = 16;
 };
 
-/// Everything that a plan depends on. Compared and hashed as bytes, so it is zeroed first.
+/// Everything that a plan depends on. Zeroed first.
 struct PlanKey {
   Operand a, b;
   std::int64_t m, n, k, batches;
@@ -33,14 +33,6 @@ struct PlanKey {
   bool measured;
   std::uint8_t unused[3];
 };
-static_assert(std::has_unique_object_representations_v<PlanKey>);
-struct PlanKeyHash {
-  std::size_t operator()(const PlanKey& key) const { return detail::fnv1a({reinterpret_cast<const char*>(&key), sizeof key}); }
-};
-struct PlanKeyEqual {
-  bool operator()(const PlanKey& x, const PlanKey& y) const { return std::memcmp(&x, &y, sizeof x) == 0; }
-};
-
 /// A prepared product. `usable` is false where cuBLAS has no algorithm for it (kept, so that it is not asked again).
 struct Plan {
   cublasLtMatmulDesc_t desc = nullptr;
@@ -55,7 +47,7 @@ struct Products {
   Cublas cublas;
   std::mutex mutex;
   cublasLtHandle_t handles[kMaxPhysical] = {};
-  std::unordered_map<PlanKey, Plan, PlanKeyHash, PlanKeyEqual> plans;
+  PlanCache<PlanKey, Plan> plans;
 };
 Products& products() {
   static auto* instance = new Products;
@@ -202,7 +194,8 @@ Plan make_plan(const Context& context, cublasLtHandle_t handle, const PlanKey& k
     attempt.workspace = candidate.workspaceSize;
     attempt.usable = true;
     if (!key.measured) return attempt;
-    const float time = measure(context, [&] { return multiply(context, handle, attempt, product) == CUBLAS_STATUS_SUCCESS; });
+    const auto run = [&] { return multiply(context, handle, attempt, product) == CUBLAS_STATUS_SUCCESS; };
+    const float time = measure(context, run, plan.usable ? best : -1);
     log_info(detail::concat(context.op, " ", key.n, "x", key.m, "x", key.k, " algorithm ", &candidate - candidates.data(), ": ",
                             time * 1e3f, " us, workspace ", candidate.workspaceSize));
     if (time >= 0 && (!plan.usable || time < best)) {
@@ -214,11 +207,15 @@ Plan make_plan(const Context& context, cublasLtHandle_t handle, const PlanKey& k
 }
 
 /// False when cuBLAS has no algorithm for this product as it stands.
-bool run(const Context& context, const PlanKey& key, const Product& product) {
+bool run(const Context& context, PlanKey key, const Product& product) {
   Products& state = products();
   const std::lock_guard lock(state.mutex);  // a plan's description holds the bias of the call
   cublasLtHandle_t handle = handle_of(context);
   auto entry = state.plans.find(key);
+  if (entry == state.plans.end() && key.measured && is_capturing(context)) {  // nothing can be measured now
+    key.measured = false;
+    entry = state.plans.find(key);
+  }
   if (entry == state.plans.end()) entry = state.plans.emplace(key, make_plan(context, handle, key, product)).first;
   const Plan& plan = entry->second;
   if (!plan.usable) return false;
@@ -239,7 +236,7 @@ PlanKey key_of(const Context& context, const View& out, const Operand& a, const 
   key.tf32 = context.allow_tf32;
   key.bias = bias, key.relu = relu;
   key.physical = context.physical;
-  key.measured = context.autotune && !context.deterministic && !is_capturing(context);
+  key.measured = context.autotune && !context.deterministic;
   return key;
 }
 

@@ -25,24 +25,26 @@ struct Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
 };
 
-/// Milliseconds of one call of `attempt` (true: it worked), the best of three short series; negative when it fails.
-template <class F> float measure(const Context& context, F&& attempt) {
-  constexpr int kSeries = 3, kCalls = 3;
+/// Milliseconds of one call of `attempt` (true: it worked), the least of a few series; negative when it fails. One that is far slower than
+/// `best` (negative: none yet) is not measured closely.
+template <class F> float measure(const Context& context, F&& attempt, float best = -1) {
   const Stopwatch watch(context);
-  float best = -1;
-  if (!attempt()) return best;  // the first call loads code
-  for (int series = 0; series < kSeries; ++series) {
+  float least = -1;
+  if (!attempt()) return least;  // the first call loads code
+  for (const int calls : {1, 3, 3, 3}) {
     hold_stream(context);
     check(context.op, "measuring", cudaEventRecord(watch.begin, stream_of(context)));
-    for (int call = 0; call < kCalls; ++call)
+    for (int call = 0; call < calls; ++call)
       if (!attempt()) return -1;
     check(context.op, "measuring", cudaEventRecord(watch.end, stream_of(context)));
     check(context.op, "measuring", cudaEventSynchronize(watch.end));
     float time = 0;
     check(context.op, "measuring", cudaEventElapsedTime(&time, watch.begin, watch.end));
-    if (best < 0 || time / kCalls < best) best = time / kCalls;
+    time /= static_cast<float>(calls);
+    if (least < 0 || time < least) least = time;
+    if (best >= 0 && least > 1.5f * best) break;
   }
-  return best;
+  return least;
 }
 
 }  // namespace tensorlite::cuda

@@ -40,6 +40,27 @@ template <class To, class From> __device__ __forceinline__ To convert(From from)
   else return elementwise::convert<To>(load(from));
 }
 
+/// The normal distribution's cumulative probability to 4e-7 of its value, in half the instructions of erfcf: exp(-x^2 / 2) / 2 times a
+/// polynomial in t = 1 / (1 + 0.3 |x| / sqrt(2)) that is within 2e-8 of erfcx(|x| / sqrt(2)), for x < 0; one minus that for the others.
+__device__ __forceinline__ float normal_cdf(float x) {
+  const float a = ::fminf(::fabsf(x), 20.0f), square = a * a, rest = ::fmaf(a, a, -square);
+  float e = ::expf(-0.5f * square);
+  e = ::fmaf(-0.5f * e, rest, e);
+  float t;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(::fmaf(a, 0.21213203f, 1.0f)));
+  float p = -0.12938642f;
+  p = ::fmaf(p, t, 0.4848457f);
+  p = ::fmaf(p, t, -0.5106606f);
+  p = ::fmaf(p, t, 0.5456809f);
+  p = ::fmaf(p, t, -0.093080655f);
+  p = ::fmaf(p, t, 0.21417116f);
+  p = ::fmaf(p, t, 0.14856018f);
+  p = ::fmaf(p, t, 0.17067926f);
+  p = ::fmaf(p, t, 0.1691905f);
+  const float tail = 0.5f * e * (p * t);
+  return x < 0 ? tail : 1.0f - tail;
+}
+
 /// V elements that are read and written at once.
 template <class T, int V> struct alignas(sizeof(T) * V) Pack { T v[V]; };
 

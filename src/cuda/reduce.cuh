@@ -22,6 +22,30 @@ template <class T, int V, class Value> struct StridedSource {
   }
 };
 
+/// V neighbouring results at once: the offsets of `kept` and of the items are those of packs.
+template <class T, int V, class Value> struct ColumnSource {
+  const T* in;
+  Layout<2> kept;
+  Layout<1> reduced;
+  __device__ const T* line(std::int64_t pack) const { return in + kept.offset_of<1>(pack); }
+  __device__ Pack<T, V> load(const T* line, std::int64_t i) const {
+    return *reinterpret_cast<const Pack<T, V>*>(line + reduced.offset_of<0>(i));
+  }
+  template <class A> __device__ void add(Lanes<A, V>& sums, const Pack<T, V>& pack, std::int64_t i) const {
+#pragma unroll
+    for (int j = 0; j < V; ++j) sums.lane[j].add(static_cast<Value>(cuda::load(pack.v[j])), i);
+  }
+};
+
+/// Whether packs of V elements along axis 0 of `across` (whose operand K is the input) are read whole and aligned.
+template <int V, int K, int N, int M> bool packs_lie(const View& in, const Axes<N>& across, const Axes<M>& others, int other) {
+  bool fits = in.numel() > 0 && across.count > 0 && across.stride[0][K] == 1 && across.size[0] % V == 0 &&
+              reinterpret_cast<std::uintptr_t>(in.data) % 16 == 0;
+  for (int i = 1; i < across.count; ++i) fits = fits && across.stride[i][K] % V == 0;
+  for (int i = 0; i < others.count; ++i) fits = fits && others.stride[i][other] % V == 0;
+  return fits;
+}
+
 /// The axes of a reduction: those of the results, in the order of the output, and those that go.
 struct ReductionAxes {
   Axes<2> kept;
@@ -59,18 +83,18 @@ void reduce_strided(const Context& context, const View& out, const View& in, std
   const std::int64_t results = out.numel(), items = reduced.numel();
   const bool empty = in.numel() == 0;
   const auto stride_of = [](const auto& axes, int k) { return axes.count ? std::abs(axes.stride[0][k]) : std::int64_t(1) << 40; };
+  const bool by_columns = stride_of(kept, 1) < stride_of(reduced, 0) && results > 1;
   if constexpr (kVector) {
     constexpr int V = vector_width(sizeof(T));
-    bool fits = !empty && reduced.count > 0 && reduced.stride[0][0] == 1 && reduced.size[0] % V == 0 &&
-                reinterpret_cast<std::uintptr_t>(in.data) % 16 == 0;
-    for (int i = 1; i < reduced.count; ++i) fits = fits && reduced.stride[i][0] % V == 0;
-    for (int i = 0; i < kept.count; ++i) fits = fits && kept.stride[i][1] % V == 0;
-    if (fits)
+    if (packs_lie<V, 0>(in, reduced, kept, 1))
       return reduce_rows<A>(context, results, items / V,
                             StridedSource<T, V, Value>{in.ptr<T>(), make_layout(kept, 1), make_layout(reduced, V)}, finish);
+    if (by_columns && packs_lie<V, 1>(in, kept, reduced, 0))
+      return reduce_columns<A, V>(context, results / V, items,
+                                  ColumnSource<T, V, Value>{in.ptr<T>(), make_layout(kept, V), make_layout(reduced, 1)}, finish);
   }
   const StridedSource<T, 1, Value> source{in.ptr<T>(), make_layout(kept, 1), make_layout(reduced, 1)};
-  if (stride_of(kept, 1) < stride_of(reduced, 0) && results > 1) reduce_columns<A>(context, results, empty ? 0 : items, source, finish);
+  if (by_columns) reduce_columns<A>(context, results, empty ? 0 : items, source, finish);
   else reduce_rows<A>(context, results, empty ? 0 : items, source, finish);
 }
 

@@ -25,28 +25,28 @@ __global__ void __launch_bounds__(kThreads) softmax_warp_kernel(T* out, const T*
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kThreads / 32);
   for (std::int64_t row = blockIdx.x * static_cast<std::int64_t>(kThreads / 32) + threadIdx.x / 32; row < rows; row += warps) {
     const Pack<T, V>* from = reinterpret_cast<const Pack<T, V>*>(in + row * n);
+    Pack<T, V> read[kPacks];  // all of them before the first is used
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+      if (lane + 32 * p < packs) read[p] = from[lane + 32 * p];
     C x[kPacks][V];
     Extreme<C, true> top;
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
-      const int at = lane + 32 * p;
-      Pack<T, V> pack;
-      if (at < packs) pack = from[at];
+    for (int p = 0; p < kPacks; ++p)
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        x[p][j] = at < packs ? load(pack.v[j]) : lowest<C>();
+        x[p][j] = lane + 32 * p < packs ? load(read[p].v[j]) : lowest<C>();
         top.add(x[p][j], 0);
       }
-    }
     const C largest = merge_warp_all(top).value;
     Sum<C> sum;
 #pragma unroll
     for (int p = 0; p < kPacks; ++p)
 #pragma unroll
       for (int j = 0; j < V; ++j) {
-        const C e = lane + 32 * p < packs ? exp(x[p][j] - largest) : C(0);
+        const C shifted = x[p][j] - largest, e = exp(shifted);  // 0 where the row has no element
         sum.value += e;
-        x[p][j] = kLog ? x[p][j] - largest : e;
+        x[p][j] = kLog ? shifted : e;
       }
     const C total = merge_warp_all(sum).value, scale = kLog ? log(total) : C(1) / total;
     Pack<T, V>* to = reinterpret_cast<Pack<T, V>*>(out + row * n);

@@ -55,8 +55,11 @@ DeviceState& device_state(int physical) {
 
 DeviceState& enter_device(const char* op, int physical) {
   refuse_after_fork(op);
-  check(op, "selecting the device", cudaSetDevice(physical));
-  return device_state(physical);
+  DeviceState& state = device_state(physical);
+  CUcontext now = nullptr;  // asked for at every op: a tenth of the cost of cudaSetDevice, and others may have changed it
+  if (!state.context || driver().current_context(&now) != CUDA_SUCCESS || now != state.context)
+    check(op, "selecting the device", cudaSetDevice(physical));
+  return state;
 }
 
 const DeviceLimits& limits_of(const Context& context) { return device_state(context.physical).limits; }
@@ -93,6 +96,7 @@ void initialize(int physical) {
   DeviceState& state = enter_device("cuda", physical);
   if (state.initialized) return;
   check("cuda", "creating the context", cudaFree(nullptr));
+  driver().current_context(&state.context);
   require_kernel_image(physical);
   int value = 0;
   check("cuda", "reading an attribute", cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, physical));

@@ -3,6 +3,8 @@
 
 #include "common.hpp"
 
+#include <cuda.h>
+
 #include <cstddef>
 #include <mutex>
 
@@ -21,6 +23,7 @@ struct StagingRing {
 /// All threads share one stream per device: what one thread frees or hands to another is then always in order, without events.
 struct DeviceState {
   bool initialized = false;
+  CUcontext context = nullptr;  ///< the runtime's
   cudaStream_t stream = nullptr;
   cudaEvent_t handover = nullptr;  ///< orders copies between two devices
   DeviceLimits limits;

@@ -8,13 +8,19 @@ namespace tensorlite::cuda {
 /// What an elementwise op computes in: bool counts as 0 and 1.
 template <class T> using Number = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, Compute<T>>;
 
+template <class Op, class N> __device__ auto value_of(N x, const elementwise::Params<N>& params) {
+  if constexpr (std::is_same_v<Op, elementwise::Gelu> && std::is_same_v<N, float>) return elementwise::above(x, -100) * normal_cdf(x);
+  else return Op::value(x, params);
+}
+
 /// One op, known when compiled.
 template <class Op, class T> struct Unary {
   elementwise::Params<Number<T>> params;
   using Result = std::conditional_t<Op::gives_bool, bool, T>;
   __device__ Result operator()(T x) const {
-    if constexpr (Op::gives_bool) return Op::value(static_cast<Number<T>>(load(x)), params);
-    else return store<T>(static_cast<Compute<T>>(Op::value(static_cast<Number<T>>(load(x)), params)));
+    const auto value = value_of<Op>(static_cast<Number<T>>(load(x)), params);
+    if constexpr (Op::gives_bool) return value;
+    else return store<T>(static_cast<Compute<T>>(value));
   }
 };
 /// Any op with a result of type Result, chosen at run time.
