@@ -11,7 +11,7 @@ PUBLIC = ROOT / "include" / "tensorlite"
 LEVELS = {
     "base": 0, "scalar_math": 0, "elementwise": 0,
     "backend": 1, "detail": 1,
-    "device": 2, "tensor": 2, "autograd": 2,
+    "device": 2, "tensor": 2, "autograd": 2, "autocast": 2,
     "ops": 3,
     "nn": 4, "optim": 4, "data": 4, "io": 4, "metrics": 4, "report": 4,
     "tensorlite": 5, "eigen": 5, "dlpack": 5,

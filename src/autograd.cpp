@@ -316,6 +316,7 @@ void run_engine(const char* name, const std::vector<Tensor>& outputs, const std:
     bool mode;
     ~Restore() { thread_state().grad_enabled = mode; }
   } restore{saved_mode};
+  const AutocastOff full_precision;
   Engine engine(options, capture);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];

@@ -98,8 +98,8 @@ TL_API void set_float32_precision(Float32Precision precision);
 TL_API Float32Precision get_float32_precision();
 TL_API void set_deterministic(bool enable);  ///< every op is deterministic or throws
 TL_API bool get_deterministic();
-/// Default false. True: the first convolution or matrix product of a shape on a GPU measures several algorithms and keeps the fastest,
-/// which takes it tens of milliseconds; without effect in deterministic mode and while a graph is captured.
+/// Default false. True: the first product or convolution of a shape on a GPU measures several algorithms and keeps the fastest (10 to
+/// 100 ms). Convolutions in float32 without tf32 always do, as cuDNN guesses badly there. Nothing is measured in deterministic mode.
 TL_API void set_autotune(bool enable);
 TL_API bool get_autotune();
 /// CPU threads per op. 0 in set: back to the default (OMP_NUM_THREADS, affinity, cgroup quota).
@@ -123,9 +123,11 @@ struct ScopeState {
   Device scope_device;
   DeviceSpec scope_spec;
 };
+struct AutocastState;
 /// State of the calling thread that every op reads. Lives in src/runtime.cpp.
 struct ThreadState : ScopeState {
   bool grad_enabled = true;
+  AutocastState* autocast = nullptr;  ///< of the innermost Autocast
   DevicePolicy device_policy = DevicePolicy::silent;
   void restore_scope(const ScopeState& saved) { static_cast<ScopeState&>(*this) = saved; }
 };

@@ -1,6 +1,7 @@
 // The whole of tensorlite: include this, or one of the headers it names.
 #pragma once
 
+#include <tensorlite/autocast.hpp>
 #include <tensorlite/ops/conv.hpp>
 #include <tensorlite/ops/ctc.hpp>
 #include <tensorlite/ops/elementwise.hpp>

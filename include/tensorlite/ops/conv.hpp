@@ -149,6 +149,7 @@ template <class F> Tensor with_format(const Tensor& x, DataFormat format, F&& f)
 inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options = {}) {
   TL_CHECK(options.activation != Activation::gelu, ValueError, "conv2d",
            "only relu can be fused into a convolution; call gelu() on the result");
+  if (detail::lowers(x, weight, bias)) return conv2d(detail::lowered(x), detail::lowered(weight), detail::lowered(bias), options);
   TL_CHECK(x.dim() == 4, ShapeError, "conv2d", "the input must have 4 axes, batch, height, width and channels, it has shape ", x.sizes());
   return detail::with_format(x, options.format, [&](const Tensor& images) {
     const detail::ConvPlan plan = detail::plan_conv2d("conv2d", images.sizes(), weight.sizes(), bias, options);
@@ -176,6 +177,7 @@ TL_API ConvPlan plan_conv_transpose2d(const Dims& x, const Dims& weight, const T
 /// Shapes: x [N, H, W, C], weight [C, KH, KW, O / groups] (the forward convolution's OHWI, which maps O to C), bias [O] or undefined;
 /// result [N, OH, OW, O], OH = (H - 1) * stride - top - bottom + dilation * (KH - 1) + output_padding + 1. Throws ShapeError, ValueError.
 inline Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvTranspose2dOptions& options = {}) {
+  if (detail::lowers(x, weight, bias)) return conv_transpose2d(detail::lowered(x), detail::lowered(weight), detail::lowered(bias), options);
   TL_CHECK(x.dim() == 4, ShapeError, "conv_transpose2d", "the input must have 4 axes, it has shape ", x.sizes());
   return detail::with_format(x, options.format, [&](const Tensor& images) {
     const detail::ConvPlan plan = detail::plan_conv_transpose2d(images.sizes(), weight.sizes(), bias, options);

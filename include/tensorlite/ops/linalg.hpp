@@ -15,6 +15,7 @@ TL_API Tensor matmul_any(const Tensor& a, const Tensor& b);
 /// Matrix product as NumPy's: vectors are rows or columns, leading axes broadcast as batches; integers multiply exactly.
 /// Shapes: [..., m, k] x [..., k, n]. Throws ShapeError.
 inline Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (detail::lowers(a, b)) return matmul(detail::lowered(a), detail::lowered(b));
   return detail::record("MatMul", detail::matmul_any(a, b), {a, b}, {a, b}, [](const BackwardContext& c, const Tensor& g) {
     const Tensor x = c.saved(0), y = c.saved(1);
     // Vectors as matrices, so that one formula serves all; the engine sums over broadcast batches.
@@ -54,6 +55,7 @@ TL_API Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor
 }  // namespace detail
 
 inline Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
+  if (detail::lowers(x, weight, bias)) return linear(detail::lowered(x), detail::lowered(weight), detail::lowered(bias), activation);
   const detail::TensorRef inputs[] = {x, weight, bias};
   // The gradient of gelu needs its input, which the fused kernel does not keep.
   if (activation == Activation::gelu && detail::must_record("MatMul", inputs)) return gelu(linear(x, weight, bias));

@@ -72,6 +72,7 @@ struct NllLossOptions {
 };
 /// -log_probabilities[label], for log_softmax's results. Shapes and errors as cross_entropy's with labels.
 inline Tensor nll_loss(const Tensor& log_probabilities, const Tensor& labels, const NllLossOptions& options = {}) {
+  if (detail::raises(log_probabilities)) return nll_loss(detail::raised(log_probabilities), labels, options);
   TL_CHECK(log_probabilities.dim() > 0, ShapeError, "nll_loss", "log probabilities must have a class axis, they are 0-d");
   Dims rows = log_probabilities.sizes();
   rows.pop_back();
@@ -86,11 +87,11 @@ inline Tensor nll_loss(const Tensor& log_probabilities, const Tensor& labels, co
 
 /// (input - target)^2. Shapes broadcast.
 inline Tensor mse_loss(const Tensor& input, const Tensor& target, const LossOptions& options = {}) {
-  return detail::reduce_loss(squared_difference(input, target), options.reduction);
+  return detail::reduce_loss(squared_difference(detail::raised(input), detail::raised(target)), options.reduction);
 }
 /// |input - target|.
 inline Tensor l1_loss(const Tensor& input, const Tensor& target, const LossOptions& options = {}) {
-  return detail::reduce_loss(abs(input - target), options.reduction);
+  return detail::reduce_loss(abs(detail::raised(input) - detail::raised(target)), options.reduction);
 }
 struct SmoothL1Options {
   double beta = 1;  ///< below it the loss is quadratic
@@ -100,12 +101,13 @@ struct SmoothL1Options {
 inline Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1Options& options = {}) {
   TL_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must not be negative, it is ", options.beta);
   if (options.beta == 0) return l1_loss(input, target, {options.reduction});
-  const Tensor d = input - target, size = abs(d);
+  const Tensor d = detail::raised(input) - detail::raised(target), size = abs(d);
   return detail::reduce_loss(where(size < options.beta, d * d * (0.5 / options.beta), size - 0.5 * options.beta), options.reduction);
 }
 /// Binary cross-entropy of sigmoid(logits) with targets in [0, 1], without overflow.
 inline Tensor bce_with_logits(const Tensor& logits, const Tensor& target, const LossOptions& options = {}) {
-  return detail::reduce_loss(logits * (1 - target) - log_sigmoid(logits), options.reduction);
+  const Tensor x = detail::raised(logits), y = detail::raised(target);
+  return detail::reduce_loss(x * (1 - y) - log_sigmoid(x), options.reduction);
 }
 
 }  // namespace tensorlite

@@ -20,6 +20,7 @@ TL_API Gradients norm_gradient(const BackwardContext& c, const Tensor& g, bool b
 
 /// exp(x) / sum(exp(x)) along an axis, without overflow.
 inline Tensor softmax(const Tensor& x, int axis) {
+  if (detail::raises(x)) return softmax(detail::raised(x), axis);
   const int at = detail::wrap_axis("softmax", axis, x.dim());
   const Tensor out = detail::softmax_forward(x, at, false);
   return detail::record("Softmax", out, {x}, {out}, [at](const BackwardContext& c, const Tensor& g) {
@@ -31,6 +32,7 @@ inline Tensor softmax(const Tensor& x, int axis) {
 
 /// log(softmax(x)), finite for any finite x.
 inline Tensor log_softmax(const Tensor& x, int axis) {
+  if (detail::raises(x)) return log_softmax(detail::raised(x), axis);
   const int at = detail::wrap_axis("log_softmax", axis, x.dim());
   const Tensor out = detail::softmax_forward(x, at, true);
   return detail::record("LogSoftmax", out, {x}, {out}, [at](const BackwardContext& c, const Tensor& g) {
@@ -77,6 +79,7 @@ struct LayerNormOptions {
 /// Normalises over the last axes, those of `shape`, row by row. weight, bias: of that shape or undefined. Throws ShapeError.
 inline Tensor layer_norm(const Tensor& x, const Dims& shape, const Tensor& weight = {}, const Tensor& bias = {},
                          const LayerNormOptions& options = {}) {
+  if (detail::raises(x)) return layer_norm(detail::raised(x), shape, weight, bias, options);
   TL_CHECK(shape.size() > 0 && shape.size() <= x.dim(), ShapeError, "layer_norm", "normalised shape ", shape, " for input ", x.sizes());
   for (int i = 0; i < shape.size(); ++i)
     TL_CHECK(x.size(i - shape.size()) == shape[i], ShapeError, "layer_norm", "input ", x.sizes(), " does not end in ", shape);

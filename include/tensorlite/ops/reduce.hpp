@@ -3,6 +3,7 @@
 // prod 1, mean NaN, any false, all true; max, min, argmax and argmin throw ShapeError. float32 sums are blocked: 2e7 ones sum to 2e7.
 #pragma once
 
+#include <tensorlite/autocast.hpp>
 #include <tensorlite/ops/elementwise.hpp>
 #include <tensorlite/ops/shape.hpp>
 
@@ -35,6 +36,7 @@ inline DType mean_dtype(DType dtype) { return is_floating(dtype) ? dtype : kFloa
 }  // namespace detail
 
 inline Tensor sum(const Tensor& x, const Dims& axes = {}, ReduceOptions options = {}) {
+  if (detail::raises(x)) return sum(detail::raised(x), axes, options);
   const std::uint32_t mask = detail::axes_mask("sum", axes, x.dim());
   const Dims sizes = x.sizes();
   const Tensor kept = detail::record("Sum", detail::reduce(ReduceOp::sum, "Sum", x, mask, detail::sum_dtype(x.dtype())), {x}, {},
@@ -43,6 +45,7 @@ inline Tensor sum(const Tensor& x, const Dims& axes = {}, ReduceOptions options 
 }
 
 inline Tensor mean(const Tensor& x, const Dims& axes = {}, ReduceOptions options = {}) {
+  if (detail::raises(x)) return mean(detail::raised(x), axes, options);
   const std::uint32_t mask = detail::axes_mask("mean", axes, x.dim());
   const Tensor from = is_floating(x.dtype()) ? x : x.to(kFloat64);
   const Dims sizes = x.sizes();
@@ -84,6 +87,7 @@ inline Tensor min(const Tensor& x, const Dims& axes, ReduceOptions options) {
 
 /// Product; the gradient is right with zeros among the elements, too.
 inline Tensor prod(const Tensor& x, const Dims& axes = {}, ReduceOptions options = {}) {
+  if (detail::raises(x)) return prod(detail::raised(x), axes, options);
   const std::uint32_t mask = detail::axes_mask("prod", axes, x.dim());
   const Tensor value = detail::reduce(ReduceOp::prod, "Prod", x, mask, detail::sum_dtype(x.dtype()));
   const Tensor kept = detail::record("Prod", value, {x}, {x}, [mask](const BackwardContext& c, const Tensor& g) {
@@ -117,6 +121,7 @@ struct VarOptions {
 };
 /// Variance, by two passes. NaN when the count does not exceed the correction.
 inline Tensor var(const Tensor& x, const Dims& axes = {}, VarOptions options = {}) {
+  if (detail::raises(x)) return var(detail::raised(x), axes, options);
   const std::uint32_t mask = detail::axes_mask("var", axes, x.dim());
   const Tensor from = is_floating(x.dtype()) ? x : x.to(kFloat64);
   const double scale = 2.0 / (static_cast<double>(detail::reduced_count(x.sizes(), mask)) - options.correction);
@@ -141,6 +146,7 @@ inline Tensor std(const Tensor& x, const Dims& axes = {}, VarOptions options = {
 
 /// Euclidean norm; its gradient at the zero vector is 0.
 inline Tensor norm(const Tensor& x, const Dims& axes = {}, ReduceOptions options = {}) {
+  if (detail::raises(x)) return norm(detail::raised(x), axes, options);
   const std::uint32_t mask = detail::axes_mask("norm", axes, x.dim());
   const Tensor from = is_floating(x.dtype()) ? x : x.to(kFloat64);
   const Tensor value = detail::reduce(ReduceOp::norm2, "Norm", from, mask, from.dtype());
@@ -153,6 +159,7 @@ inline Tensor norm(const Tensor& x, const Dims& axes = {}, ReduceOptions options
 
 /// log(sum(exp(x))), without overflow.
 inline Tensor logsumexp(const Tensor& x, const Dims& axes = {}, ReduceOptions options = {}) {
+  if (detail::raises(x)) return logsumexp(detail::raised(x), axes, options);
   const std::uint32_t mask = detail::axes_mask("logsumexp", axes, x.dim());
   const Tensor from = is_floating(x.dtype()) ? x : x.to(kFloat64);
   const Tensor value = detail::reduce(ReduceOp::logsumexp, "LogSumExp", from, mask, from.dtype());
@@ -177,6 +184,7 @@ inline Tensor argmin(const Tensor& x, std::optional<int> axis = {}, ReduceOption
 
 /// Running sums along an axis.
 inline Tensor cumsum(const Tensor& x, int axis) {
+  if (detail::raises(x)) return cumsum(detail::raised(x), axis);
   const detail::Placed<1> in("Cumsum", x);
   const int at = detail::wrap_axis("cumsum", axis, x.dim());
   const Tensor from = in[0].detach().to(detail::sum_dtype(x.dtype()));
