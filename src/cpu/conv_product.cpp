@@ -2,6 +2,7 @@
 
 #include "conv_depthwise.hpp"
 #include "conv_winograd.hpp"
+#include "gemm.hpp"
 #include "gemm_epilogue.hpp"
 #include "gemm_pack.hpp"
 #include "parallel.hpp"
@@ -152,26 +153,31 @@ template <class T, class In> class ConvTask {
   Ahead ahead_;
 };
 
-/// A 1x1 convolution over whole images is one product over all pixels of the batch: one long row.
-template <class In> ConvProduct<In> flatten(ConvProduct<In> p) {
+/// A 1x1 convolution over whole images is one matrix product over all pixels of the batch; false when it is none.
+template <class In> bool multiply_pixels(const Context& context, const ConvProduct<In>& p) {
   const auto whole = [](const ConvAxis& axis) { return axis.taps == 1 && axis.step == 1 && axis.origin == 0 && axis.size == axis.outputs; };
-  if (!whole(p.h) || !whole(p.w)) return p;
-  if (p.out_row_stride != p.w.outputs * p.out_pixel_stride || p.out_image_stride != p.h.outputs * p.out_row_stride) return p;
-  const std::int64_t pixels = p.batch * p.h.size * p.w.size;
-  p.batch = 1;
-  p.h = {1, 1, 1};
-  p.w = {pixels, pixels, 1};
-  p.images.height = 1;
-  p.images.width = pixels;
-  return p;
+  if (p.groups != 1 || !whole(p.h) || !whole(p.w)) return false;
+  if (p.out_row_stride != p.w.outputs * p.out_pixel_stride || p.out_image_stride != p.h.outputs * p.out_row_stride) return false;
+  gemm(context, Gemm<In>{.batch = 1,
+                         .m = p.batch * p.h.size * p.w.size,
+                         .n = p.outputs,
+                         .k = p.channels,
+                         .a = {p.images.data, 0, p.images.pitch, 1},
+                         .b = {p.weights.data, 0, p.weights.channel_stride, p.weights.output_stride},
+                         .c = p.out,
+                         .c_batch_stride = 0,
+                         .c_stride = p.out_pixel_stride,
+                         .bias = p.bias,
+                         .activation = p.activation});
+  return true;
 }
 
 }  // namespace
 
-template <class In> void conv_product(const Context& context, const ConvProduct<In>& problem) {
-  const ConvProduct<In> p = flatten(problem);
+template <class In> void conv_product(const Context& context, const ConvProduct<In>& p) {
   using T = GemmType<In>;
   if (p.batch == 0 || p.h.outputs <= 0 || p.w.outputs <= 0 || p.outputs == 0) return;
+  if (multiply_pixels(context, p)) return;
   const PaddedBias<T> bias(context, p.bias, p.groups * p.outputs);
   if (p.groups > 1 && p.channels == 1 && p.outputs == 1) return conv_depthwise(context, p, bias.data());
   if constexpr (std::is_same_v<In, float>)

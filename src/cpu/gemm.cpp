@@ -11,10 +11,9 @@ namespace {
 
 constexpr std::int64_t kSerialWork = 1 << 16;  // multiply-adds below which a second thread costs more than it gives
 constexpr std::int64_t kDepthBytes = 1024;
-constexpr std::int64_t kPanelBytes = 1024 << 10;           // of packed B that one thread works through: half a small second-level cache
+constexpr std::int64_t kPanelBytes = 1024 << 10;           // of packed B that one thread works through: a second-level cache
 constexpr std::int64_t kSharedBytes = 96 << 20;            // of B packed for all threads; more is packed by each for itself, block by block
 constexpr std::int64_t kFewTiles = 48, kChunkDepth = 512;  // fewer tiles than this and a deep k: k is cut as well
-constexpr std::int64_t kDeep = 256;
 
 /// Elements of k that are added up in registers. Sums are formed in this order: it must not depend on the number of threads.
 template <class T> std::int64_t block_depth(std::int64_t n, std::int64_t k) {
@@ -173,7 +172,8 @@ template <class In> Gemm<In> fold_batch(Gemm<In> p) {
 /// larger one, as A of the transposed product.
 template <class In> Product<In> larger_in_place(const Gemm<In>& p) {
   Product<In> q{p, 1, false};
-  if (p.a.column_stride != 1 || p.b.row_stride != 1 || p.n < 2 * p.m || p.k < kDeep) return q;
+  constexpr std::int64_t element_cost = 7;  // of writing an element of C transposed, in elements packed
+  if (p.a.column_stride != 1 || p.b.row_stride != 1 || p.k * (p.n - p.m) < element_cost * p.m * p.n) return q;
   q.a = p.b.transposed();
   q.b = p.a.transposed();
   std::swap(q.m, q.n);
