@@ -6,6 +6,7 @@
 #include "plan_key.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // the handle of graphs: wanted by every cuDNN 9 before 9.15
@@ -258,7 +259,8 @@ CudnnPlan make_plan(const Context& context, cudnnHandle_t handle, const ConvKey&
   const PlanRules rules{.no_tensor_cores = float32 && !key.tf32,
                         .no_down_conversion = float32,
                         .deterministic = key.deterministic,
-                        .workspace_limit = kWorkspaceLimit};
+                        .workspace_limit = kWorkspaceLimit,
+                        .most = context.autotune ? 8 : 5};
   std::function<float(CudnnPlan&, float)> time_plan;
   if (key.measured)
     time_plan = [&](CudnnPlan& plan, float best) -> float {
@@ -300,6 +302,7 @@ const CudnnPlan& plan_for(const Context& context, cudnnHandle_t handle, ConvKey 
   }
   if (entry != plan_cache().end()) return entry->second;
   CudnnPlan plan;
+  const auto begin = std::chrono::steady_clock::now();
   try {
     plan = choose_plan(context, handle, key, call);
   } catch (const CudnnRefusal& refusal) {
@@ -312,7 +315,9 @@ const CudnnPlan& plan_for(const Context& context, cudnnHandle_t handle, ConvKey 
                           key.bias || key.activation != Activation::none ? " with epilogue" : "",
                           !plan.plan    ? ": cuDNN has no plan"
                           : plan.turned ? ": a plan of cuDNN for the opposite direction"
-                                        : ": a plan of cuDNN"));
+                                        : ": a plan of cuDNN",
+                          ", found in ", std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(),
+                          " ms"));
   return plan_cache().emplace(key, std::move(plan)).first->second;
 }
 

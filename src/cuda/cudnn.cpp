@@ -11,7 +11,6 @@
 namespace tensorlite::cuda {
 namespace {
 
-constexpr int kMostPlans = 8;
 constexpr std::int64_t kReferenceEngine = 0;  ///< takes everything, and many times as long as the others
 
 void accept(cudnnStatus_t status) {
@@ -157,7 +156,7 @@ CudnnPlan find_plan(cudnnHandle_t handle, Descriptor&& graph, const PlanRules& r
       log_info(detail::concat("cuDNN engine ", engine_of(config), ", workspace ", candidate.workspace, ": ", candidate.time * 1e3f, " us"));
       candidate.parts.push_back(std::move(config));
       if (candidate.time >= 0 && (!best.plan || candidate.time < best.time)) best = std::move(candidate);
-      if (best.plan && (!measure || ++tried >= kMostPlans)) break;
+      if (best.plan && (!measure || ++tried >= rules.most)) break;
     }
     if (best.plan) break;
   }

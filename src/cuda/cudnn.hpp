@@ -80,6 +80,7 @@ class Descriptor {
 struct PlanRules {
   bool no_tensor_cores = false, no_down_conversion = false, deterministic = false;
   std::size_t workspace_limit = 0;
+  int most = 8;  ///< plans that are measured
 };
 
 /// A graph that can be run. Keeps its descriptors, null while there is no plan.
@@ -94,7 +95,7 @@ struct CudnnPlan {
 };
 
 /// The first plan (of the heuristics, then of the fallbacks) that keeps the rules; with `measure` (milliseconds, negative for a failure)
-/// the fastest of the first eight.
+/// the fastest of the first `most`.
 /// `plan` of the result is null when there is none.
 CudnnPlan find_plan(cudnnHandle_t handle, Descriptor&& graph, const PlanRules& rules,
                     const std::function<float(CudnnPlan&, float best)>& measure);

@@ -3,7 +3,7 @@
 namespace tensorlite::cuda {
 namespace {
 
-constexpr unsigned long long kHoldNanoseconds = 100'000;  ///< longer than the host needs to queue a few calls
+constexpr unsigned long long kHoldNanoseconds = 50'000;  ///< longer than the host needs to queue a few calls
 
 __global__ void hold_kernel() {
   unsigned long long begin, now;

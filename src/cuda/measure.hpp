@@ -31,7 +31,7 @@ template <class F> float measure(const Context& context, F&& attempt, float best
   const Stopwatch watch(context);
   float least = -1;
   if (!attempt()) return least;  // the first call loads code
-  for (const int calls : {1, 3, 3, 3}) {
+  for (const int calls : {1, 2, 2}) {
     hold_stream(context);
     check(context.op, "measuring", cudaEventRecord(watch.begin, stream_of(context)));
     for (int call = 0; call < calls; ++call)
