@@ -94,7 +94,7 @@ TEST_CASE("gpu: A49 freed pieces serve a request larger than each") {
   const std::string text = error_text<tl::OutOfMemoryError>([] { tl::empty({8 << 20}); });
   CHECK(contains(text, "largest free block 16.0 MiB"));
   pieces.clear();
-  CHECK(tl::sum(tl::ones({63 << 20})).item<float>() == 63 << 20);
+  CHECK(tl::ones({63 << 20})[-1].item<float>() == 1);
 }
 
 TEST_CASE("gpu: without growth the limit is taken at first use, with growth what is needed") {
@@ -143,7 +143,7 @@ TEST_CASE("gpu: a program that only multiplies never loads cuDNN") {
 
 TEST_CASE("gpu: A52 a part of cuDNN that cannot be loaded") {
   if (!gpu_there()) return;
-  // cuDNN looks for its parts beside itself first: a folder with all of them, one of which is an empty file.
+  // cuDNN looks for its parts beside itself first: a folder with a copy of it and with links to the parts, one of which is an empty file.
   const TempFolder folder;
   const std::string broken =
       GENERATE("libcudnn.so.9", "libcudnn_graph.so.9", "libcudnn_engines_precompiled.so.9", "libcudnn_heuristic.so.9");
@@ -153,8 +153,10 @@ TEST_CASE("gpu: A52 a part of cuDNN that cannot be loaded") {
       if (!finding.layer.starts_with("cuDNN") || finding.path.empty()) continue;
       const std::filesystem::path path = finding.path;
       const std::string name = path.filename().string().substr(0, path.filename().string().find(".so.")) + ".so.9";
-      if (name != broken) std::filesystem::create_symlink(path, folder / name);
       ++parts;
+      if (name == broken) continue;
+      if (finding.layer == "cuDNN") std::filesystem::copy_file(path, folder / name);
+      else std::filesystem::create_symlink(path, folder / name);
     }
     REQUIRE(parts > 3);
     folder.write(broken, "");
