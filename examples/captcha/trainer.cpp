@@ -157,6 +157,15 @@ Outcome Trainer::run() {
   return outcome;
 }
 
+Trainer::StepResult Trainer::step(const tl::Tensor& pictures, const tl::Tensor& classes) {
+  optimizer_->zero_grad();
+  const tl::Tensor scores = (*model_)(to_input(pictures));
+  const tl::Tensor loss = interpreter_.loss(scores, classes);
+  loss.backward();
+  optimizer_->step();
+  return {loss.detach(), interpreter_.choices(scores.detach())};
+}
+
 Trainer::Score Trainer::train_epoch() {
   const auto epoch = static_cast<std::int64_t>(epochs_.size());
   tl::report::ProgressBar bar(concat("epoch ", epoch + 1), recipe_.steps * recipe_.batch);
@@ -165,12 +174,8 @@ Trainer::Score Trainer::train_epoch() {
   model_->train();
   loader_.set_epoch(epoch);
   for (const auto& batch : loader_) {
-    optimizer_->zero_grad();
-    const tl::Tensor scores = (*model_)(to_input(batch.data));
-    const tl::Tensor loss = interpreter_.loss(scores, batch.target);
-    loss.backward();
-    optimizer_->step();
-    tally.add(loss.detach(), interpreter_.choices(scores.detach()), batch.target);
+    const StepResult result = step(batch.data, batch.target);
+    tally.add(result.loss, result.choices, batch.target);
     done += batch.size();
     if (bar.due()) {
       tally.collect();

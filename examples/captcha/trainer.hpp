@@ -31,6 +31,10 @@ class Trainer {
   struct Score {
     double loss = 0, accuracy = 0;
   };
+  struct StepResult {
+    tensorlite::Tensor loss, choices;
+  };
+  StepResult step(const tensorlite::Tensor& pictures, const tensorlite::Tensor& classes);
   Score train_epoch();
   Score validate();
   void begin_stage();
