@@ -34,9 +34,9 @@ Result run(const TempFolder& folder, const std::string& arguments, const std::st
 }
 
 /// A few steps of a small network on the CPU; the figures.
-json train(const TempFolder& folder, const std::string& arguments) {
-  const auto result = run(
-      folder, "train --device cpu --size small --batch 8 --validation 1 --test 16 --json " + (folder / "figures.json") + " " + arguments);
+json train(const TempFolder& folder, const std::string& arguments, int threads = 1) {
+  const std::string setting = "train --device cpu --size small --batch 8 --validation 1 --test 16 --threads " + std::to_string(threads);
+  const auto result = run(folder, setting + " --json " + (folder / "figures.json") + " " + arguments);
   INFO(result.error);
   REQUIRE(result.exit_code == 0);
   return json::parse(file_bytes(folder / "figures.json"));
@@ -218,7 +218,7 @@ TEST_CASE("captcha train: bad arguments are exit code 2 and one sentence") {
 TEST_CASE("the figures: every field, the same for one thread and two") {
   const TempFolder folder;
   const std::string arguments = "--model ctc-lstm --steps 3 --epochs 1,1 --seed 7 ";
-  const json one = train(folder, arguments + "--threads 1");
+  const json one = train(folder, arguments);
   CHECK(one["model"] == "ctc-lstm");
   CHECK(one["size"] == "small");
   CHECK(one["device"] == "cpu");
@@ -233,7 +233,7 @@ TEST_CASE("the figures: every field, the same for one thread and two") {
   CHECK(one["letters"]["0"]["shown"].get<int>() > 0);
   CHECK(one["pictures_per_second"].get<double>() > 0);
   CHECK(one["paused"] == false);
-  const json two = train(folder, arguments + "--threads 2");
+  const json two = train(folder, arguments, 2);
   CHECK(two["threads"] == 2);
   CHECK(figures(two) == figures(one));
   CHECK(figures(train(folder, "--model ctc-lstm --steps 3 --epochs 1,1 --seed 8")) != figures(one));
@@ -365,10 +365,32 @@ TEST_CASE("the first steps on a GPU are those on the CPU") {
 }
 #endif
 
-// CTest runs it on its own, with the label "slow".
-TEST_CASE("learning: a small network reads digits after 16,000 pictures", "[slow]") {
+TEST_CASE("the full network's first 20 steps on a real GPU are within 1e-3 of those on the CPU") {
+  if (tl::config::list_physical_devices("GPU").empty()) {
+    SUCCEED("no GPU here");
+    return;
+  }
   const TempFolder folder;
-  const auto result = run(folder, "train --device cpu --size small --model ctc-lstm --epochs 1 --test 1000 --json " + (folder / "a.json"));
+  std::vector<double> losses[2];
+  for (const char* device : {"cpu", "gpu"}) {
+    const auto result = run(folder,
+                            std::string("train --model ctc-lstm --batch 32 --steps 20 --epochs 1 --validation 1 --test 32 --device ") +
+                                device + " --json " + (folder / "figures.json"),
+                            "");
+    INFO(result.error);
+    REQUIRE(result.exit_code == 0);
+    losses[device == std::string("gpu")] = json::parse(file_bytes(folder / "figures.json"))["first_losses"].get<std::vector<double>>();
+  }
+  REQUIRE(losses[1].size() == 20);
+  for (std::size_t i = 0; i < 20; ++i) CHECK(losses[1][i] == Approx(losses[0][i]).margin(1e-3));
+}
+
+// CTest runs it on its own, with the label "slow".
+TEST_CASE("learning: a small network reads digits after 22,400 pictures", "[slow]") {
+  const TempFolder folder;
+  const auto result =
+      run(folder,
+          "train --device cpu --size small --threads 1 --model ctc-lstm --epochs 1 --steps 700 --test 1000 --json " + (folder / "a.json"));
   INFO(result.error);
   REQUIRE(result.exit_code == 0);
   const json figures = json::parse(file_bytes(folder / "a.json"));
