@@ -122,7 +122,8 @@ struct RecurrentNet : nn::Module {
     register_module("output", output);
   }
   tl::Tensor forward(const tl::Tensor& pictures) override {
-    const tl::Tensor features = dropout(stem(pictures));                   // [N, height, width, channels]
+    const tl::Tensor features = dropout(stem(pictures)).to(tl::kFloat32);  // [N, height, width, channels]
+    const tl::Autocast full_precision(std::nullopt);                       // nearly all the work is in the stem
     const tl::Tensor columns = features.permute({2, 0, 1, 3}).flatten(2);  // [width, N, height * channels]
     return output((*recurrent)(columns));
   }

@@ -147,8 +147,8 @@ class CommandLine {
     command->add_option("--validation", s.validation, "batches after each epoch; default: the recipe's");
     command->add_option("--test", s.test, "fresh pictures for the test at the end")->capture_default_str();
     command->add_option("--seed", s.seed, "of pictures, weights and dropout")->capture_default_str();
-    command->add_option("--precision", s.precision, "of products and convolutions on a GPU: highest or tf32")
-        ->check(CLI::IsMember({"highest", "tf32"}))
+    command->add_option("--precision", s.precision, "of products and convolutions in training: highest, tf32 or bfloat16")
+        ->check(CLI::IsMember({"highest", "tf32", "bfloat16"}))
         ->capture_default_str();
     add_threads(command, s.threads);
     add_font(command, s.font);

@@ -159,8 +159,13 @@ Outcome Trainer::run() {
 
 Trainer::StepResult Trainer::step(const tl::Tensor& pictures, const tl::Tensor& classes) {
   optimizer_->zero_grad();
-  const tl::Tensor scores = (*model_)(to_input(pictures));
-  const tl::Tensor loss = interpreter_.loss(scores, classes);
+  tl::Tensor scores, loss;
+  {
+    std::optional<tl::Autocast> autocast;
+    if (settings_.precision == "bfloat16") autocast.emplace();
+    scores = (*model_)(to_input(pictures));
+    loss = interpreter_.loss(scores, classes);
+  }
   loss.backward();
   optimizer_->step();
   return {loss.detach(), interpreter_.choices(scores.detach())};
