@@ -73,11 +73,11 @@ template <class T> struct Run {
     TL_CALL(kPlace, conv2d_backward_input, grad_in.view(), grad_out.view(), weight.view(), c.params);
     TL_CALL(kPlace, conv2d_backward_weight, grad_weight.view(), grad_bias.view(), grad_out.view(), in.view(), c.params);
   }
-  /// float32, 3x3, step 1 and enough channels: computed from tiles of 6x6, so errors are those of a tile's largest sums.
+  /// float32, 3x3 or 5x5, step 1 and enough channels: computed from tiles of 6x6, so errors are those of a tile's largest sums.
   bool may_use_winograd() const {
     const auto& p = c.params;
-    return std::is_same_v<T, float> && c.kh == 3 && c.kw == 3 && p.stride[0] == 1 && p.stride[1] == 1 && p.dilation[0] == 1 &&
-           p.dilation[1] == 1 && p.groups == 1 && c.c >= 16 && c.o >= 16;
+    return std::is_same_v<T, float> && (c.kh == 3 || c.kh == 5) && c.kw == c.kh && p.stride[0] == 1 && p.stride[1] == 1 &&
+           p.dilation[0] == 1 && p.dilation[1] == 1 && p.groups == 1 && c.c >= 16 && c.o >= 16;
   }
   void check() {
     using References = std::vector<Reference>;
@@ -152,6 +152,10 @@ TEST_CASE("conv2d of the shapes that networks are made of", "[cpu][conv]") {
   check<float>({2, 28, 28, 1, 32, 3, 3, params(1, 0)});
   check<float>({2, 26, 26, 32, 64, 3, 3, params(1, 0)});
   check<float>({1, 28, 28, 32, 32, 5, 5, params(1, 2)});
+  check<float>({2, 17, 14, 48, 80, 5, 5, params(1, 2)});
+  check<float>({1, 21, 12, 16, 32, 5, 5, {{1, 1}, {1, 1}, {3, 0, 1, 4}, 1}});
+  check<float>({2, 15, 15, 16, 16, 5, 5, params(1, 0)});
+  check<float>({1, 20, 20, 32, 32, 3, 5, params(1, 1)});
   check<float>({2, 16, 16, 24, 40, 3, 3, params(1, 1)});
   check<float>({3, 9, 9, 64, 48, 1, 1, params(1, 0)});
   check<float>({2, 9, 9, 64, 48, 1, 1, params(2, 0)});

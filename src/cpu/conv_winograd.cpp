@@ -13,26 +13,8 @@ using namespace winograd;
 constexpr std::int64_t kBlockBytes = 768 << 10;  // of one block's transformed images and products
 constexpr std::int64_t kNoOffset = 0;
 
-EIGEN_ALWAYS_INLINE void transform_product(const P* x, int xs, P* y, int ys) {
-  const P s1 = padd(x[xs], x[2 * xs]), d1 = psub(x[xs], x[2 * xs]), s2 = padd(x[3 * xs], x[4 * xs]), d2 = psub(x[3 * xs], x[4 * xs]);
-  y[0] = padd(padd(x[0], s1), s2);
-  y[ys] = times(2, d2, d1);
-  y[2 * ys] = times(4, s2, s1);
-  y[3 * ys] = padd(times(8, d2, d1), x[5 * xs]);
-}
-EIGEN_ALWAYS_INLINE void transform_kernel(const P* x, int xs, P* y, int ys) {
-  const P sum = padd(x[0], x[2 * xs]), wide = times(4, x[2 * xs], x[0]);
-  const P sixth = pset1<P>(-1.0f / 6), part = pset1<P>(1.0f / 24);
-  y[0] = pmul(pset1<P>(0.25f), x[0]);
-  y[ys] = pmul(sixth, padd(sum, x[xs]));
-  y[2 * ys] = pmul(sixth, psub(sum, x[xs]));
-  y[3 * ys] = pmul(part, times(2, x[xs], wide));
-  y[4 * ys] = pmul(part, times(-2, x[xs], wide));
-  y[5 * ys] = x[2 * xs];
-}
-
 /// The transformed weights as panels [point][panel][channel][lane].
-class WinogradWeights {
+template <int Taps> class WinogradWeights {
  public:
   WinogradWeights(const Context& context, const ConvProduct<float>& p)
       : p_(p),
@@ -40,7 +22,7 @@ class WinogradWeights {
         pitch_(point_pitch(p.channels * p.outputs)),
         workspace_(context, sizeof(float) * static_cast<std::size_t>(kPoints * pitch_)) {
     parallel_for(panels_.count, 1, [&](std::int64_t begin, std::int64_t end) {
-      const Workspace taps(context, sizeof(float) * static_cast<std::size_t>(9 * p_.channels * kTileColumns<float>));
+      const Workspace taps(context, sizeof(float) * static_cast<std::size_t>(Taps * Taps * p_.channels * kTileColumns<float>));
       for (std::int64_t panel = begin; panel < end; ++panel) pack(panel, taps.data<float>());
     });
   }
@@ -53,16 +35,16 @@ class WinogradWeights {
   void pack(std::int64_t panel, float* taps) {
     const ConvWeights<float>& w = p_.weights;
     const std::int64_t width = panels_.width(panel), size = p_.channels * width;
-    for (std::int64_t tap = 0; tap < 9; ++tap)
+    for (std::int64_t tap = 0; tap < Taps * Taps; ++tap)
       pack_strip(taps + tap * size, width,
-                 Strip<float>{w.data + panels_.begin(panel) * w.output_stride + tap / 3 * w.y_stride + tap % 3 * w.x_stride, width,
+                 Strip<float>{w.data + panels_.begin(panel) * w.output_stride + tap / Taps * w.y_stride + tap % Taps * w.x_stride, width,
                               w.output_stride, p_.channels, w.channel_stride});
     float* const to = workspace_.data<float>() + panels_.begin(panel) * p_.channels;
     for (std::int64_t i = 0; i < size; i += kL) {
-      P kernel[9], half[3 * kIn], out[kPoints];
-      for (int tap = 0; tap < 9; ++tap) kernel[tap] = ploadu<P>(taps + tap * size + i);
-      for (int x = 0; x < 3; ++x) transform_kernel(kernel + x, 3, half + x, 3);
-      for (int y = 0; y < kIn; ++y) transform_kernel(half + 3 * y, 1, out + kIn * y, 1);
+      P kernel[Taps * Taps], half[Taps * kIn], out[kPoints];
+      for (int tap = 0; tap < Taps * Taps; ++tap) kernel[tap] = ploadu<P>(taps + tap * size + i);
+      for (int x = 0; x < Taps; ++x) evaluate<Taps>(kernel + x, Taps, half + x, Taps);
+      for (int y = 0; y < kIn; ++y) evaluate<Taps>(half + Taps * y, 1, out + kIn * y, 1);
       for (int point = 0; point < kPoints; ++point) pstoreu(to + point * pitch_ + i, out[point]);
     }
   }
@@ -73,17 +55,20 @@ class WinogradWeights {
   Workspace workspace_;
 };
 
-/// How many tiles of 4x4 results an axis pair has, counted through the whole batch.
+/// How many tiles an image has.
 struct TileGrid {
   std::int64_t rows, columns;
-  explicit TileGrid(const ConvProduct<float>& p) : rows(ceil_div(p.h.outputs, kOut)), columns(ceil_div(p.w.outputs, kOut)) {}
+  explicit TileGrid(const ConvProduct<float>& p) : rows(axis_tiles(p.h)), columns(axis_tiles(p.w)) {}
   std::int64_t per_image() const { return rows * columns; }
 };
 
 /// One block of tiles, by one thread.
-class WinogradTask {
+template <int Taps> class WinogradTask {
+  static constexpr int kOut = outputs_of(Taps);
+
  public:
-  WinogradTask(const Context& context, const ConvProduct<float>& p, const WinogradWeights& weights, std::int64_t block, const float* bias)
+  WinogradTask(const Context& context, const ConvProduct<float>& p, const WinogradWeights<Taps>& weights, std::int64_t block,
+               const float* bias)
       : p_(p),
         weights_(weights),
         grid_(p),
@@ -149,11 +134,11 @@ class WinogradTask {
     for (std::int64_t o = 0; o < p_.outputs; o += kL) {
       P in[kPoints], half[kOut * kIn];
       for (int point = 0; point < kPoints; ++point) in[point] = ploadu<P>(from + point * product_pitch_ + o);
-      for (int x = 0; x < kIn; ++x) transform_product(in + x, kIn, half + x, kIn);
+      for (int x = 0; x < kIn; ++x) collapse<kOut>(in + x, kIn, half + x, kIn);
       const P bias = bias_ ? ploadu<P>(bias_ + o) : zero;
       for (int y = 0; y < rows; ++y) {
         P out[kOut];
-        transform_product(half + y * kIn, 1, out, 1);
+        collapse<kOut>(half + y * kIn, 1, out, 1);
         for (int x = 0; x < columns; ++x) {
           P value = padd(out[x], bias);
           if (p_.activation == Activation::relu) value = pmax<Eigen::PropagateNaN>(value, zero);
@@ -180,7 +165,7 @@ class WinogradTask {
   }
 
   const ConvProduct<float>& p_;
-  const WinogradWeights& weights_;
+  const WinogradWeights<Taps>& weights_;
   TileGrid grid_;
   const float* bias_;
   std::int64_t image_row_, product_row_, image_pitch_, product_pitch_;
@@ -197,19 +182,24 @@ std::int64_t block_tiles(const ConvProduct<float>& p) {
   return std::clamp<std::int64_t>(affordable / kTileRows * kTileRows, kTileRows, most);
 }
 
-}  // namespace
-
-void conv_winograd(const Context& context, const ConvProduct<float>& p, const float* bias) {
-  const WinogradWeights weights(context, p);
+template <int Taps> void convolve(const Context& context, const ConvProduct<float>& p, const float* bias) {
+  const WinogradWeights<Taps> weights(context, p);
   const std::int64_t tiles = p.batch * TileGrid(p).per_image();
   const std::int64_t threads = num_threads(), blocks = round_up(ceil_div(tiles, block_tiles(p)), threads);
   const std::int64_t block =
       std::max<std::int64_t>(ceil_div(tiles, blocks), std::min<std::int64_t>(tiles, kTileRows));  // as many for every thread
   parallel_for(ceil_div(tiles, block), 1, [&](std::int64_t begin, std::int64_t end) {
-    WinogradTask task(context, p, weights, block, bias);
+    WinogradTask<Taps> task(context, p, weights, block, bias);
     for (std::int64_t i = begin; i < end; ++i)
       task.run(i * block, std::min(tiles, (i + 1) * block), std::min({tiles, (i + 2) * block, end * block}));
   });
+}
+
+}  // namespace
+
+void conv_winograd(const Context& context, const ConvProduct<float>& p, const float* bias) {
+  if (p.h.taps == 3) convolve<3>(context, p, bias);
+  else convolve<5>(context, p, bias);
 }
 
 }  // namespace tensorlite::cpu::TL_CPU_NS

@@ -1,5 +1,5 @@
-// The weight gradient of a 3x3 convolution as Winograd's F(3x3, 4x4): the output gradient's 4x4 tiles take the kernel's place. All tiles
-// are summed before the one transform back.
+// The weight gradient of a 3x3 convolution as Winograd's F(3x3, 4x4), of a 5x5 one as F(5x5, 2x2): the output gradient's tiles take the
+// kernel's place. All tiles are summed before the one transform back.
 #include "conv_winograd.hpp"
 
 #include "conv_winograd_tile.hpp"
@@ -14,38 +14,19 @@ using namespace winograd;
 constexpr std::int64_t kTasks = 16;  // a number of its own and not of the machine: it decides the order of sums
 constexpr std::int64_t kBlockBytes = 640 << 10;
 constexpr std::int64_t kNoOffset = 0;
-constexpr int kTaps = 3;
-
-/// The gradient's transform, of length 4 to 6: the values of a cubic at the six points, with the image transform's scale.
-EIGEN_ALWAYS_INLINE void transform_gradient(const P* x, int xs, P* y, int ys) {
-  const P even = padd(x[0], x[2 * xs]), odd = padd(x[xs], x[3 * xs]);
-  const P even2 = times(4, x[2 * xs], x[0]), odd2 = times(4, x[3 * xs], x[xs]);
-  const P sixth = pset1<P>(-1.0f / 6), part = pset1<P>(1.0f / 24);
-  y[0] = pmul(pset1<P>(0.25f), x[0]);
-  y[ys] = pmul(sixth, padd(even, odd));
-  y[2 * ys] = pmul(sixth, psub(even, odd));
-  y[3 * ys] = pmul(part, times(2, odd2, even2));
-  y[4 * ys] = pmul(part, times(-2, odd2, even2));
-  y[5 * ys] = x[3 * xs];
-}
-/// Back, of length 6 to 3.
-EIGEN_ALWAYS_INLINE void transform_sum(const P* x, int xs, P* y, int ys) {
-  const P s1 = padd(x[xs], x[2 * xs]), d1 = psub(x[xs], x[2 * xs]), s2 = padd(x[3 * xs], x[4 * xs]), d2 = psub(x[3 * xs], x[4 * xs]);
-  y[0] = padd(padd(x[0], s1), s2);
-  y[ys] = times(2, d2, d1);
-  y[2 * ys] = padd(times(4, s2, s1), x[5 * xs]);
-}
 
 /// Sums of one task: [point][channel][lane of the panel], then the panel's bias.
 std::int64_t slice_size(const WinogradGradient& p) { return (kPoints * p.channels + 1) * kTileColumns<float>; }
 
 /// A chunk of tiles against one panel of output channels; the image is transformed again for every panel.
-class GradientTask {
+template <int Taps> class GradientTask {
+  static constexpr int kOut = outputs_of(Taps);
+
  public:
   GradientTask(const Context& context, const WinogradGradient& p, std::int64_t block)
       : p_(p),
-        columns_(ceil_div(p.w.outputs, kOut)),
-        per_image_(ceil_div(p.h.outputs, kOut) * columns_),
+        columns_(axis_tiles(p.w)),
+        per_image_(axis_tiles(p.h) * columns_),
         block_(block),
         image_row_(p.channels + 16),
         image_pitch_(point_pitch(block * image_row_)),
@@ -98,10 +79,10 @@ class GradientTask {
           total = padd(total, in[y * kOut + x]);
         }
       pstoreu(bias + o, padd(ploadu<P>(bias + o), total));
-      for (int x = 0; x < kOut; ++x) transform_gradient(in + x, kOut, half + x, kOut);
+      for (int x = 0; x < kOut; ++x) evaluate<kOut>(in + x, kOut, half + x, kOut);
       for (int y = 0; y < kIn; ++y) {
         P out[kIn];
-        transform_gradient(half + y * kOut, 1, out, 1);
+        evaluate<kOut>(half + y * kOut, 1, out, 1);
         for (int x = 0; x < kIn; ++x) pstoreu(to + (y * kIn + x) * gradient_pitch_ + o, out[x]);
       }
     }
@@ -144,37 +125,36 @@ class GradientTask {
 };
 
 /// Adds the chunks of one channel and one packet of outputs and transforms the sum back; `sums`: the panel's first chunk.
+template <int Taps>
 void finish(const WinogradGradient& p, const float* sums, std::int64_t chunks, std::int64_t chunk_pitch, std::int64_t width, std::int64_t c,
             std::int64_t lane, std::int64_t output) {
-  P total[kPoints], half[kTaps * kIn];
+  P total[kPoints], half[Taps * kIn];
   for (int point = 0; point < kPoints; ++point) {
     const float* from = sums + (point * p.channels + c) * width + lane;
     total[point] = ploadu<P>(from);
     for (std::int64_t chunk = 1; chunk < chunks; ++chunk) total[point] = padd(total[point], ploadu<P>(from + chunk * chunk_pitch));
   }
-  for (int x = 0; x < kIn; ++x) transform_sum(total + x, kIn, half + x, kIn);
-  for (int y = 0; y < kTaps; ++y) {
-    P out[kTaps];
-    transform_sum(half + y * kIn, 1, out, 1);
-    for (int x = 0; x < kTaps; ++x) {
+  for (int x = 0; x < kIn; ++x) collapse<Taps>(total + x, kIn, half + x, kIn);
+  for (int y = 0; y < Taps; ++y) {
+    P out[Taps];
+    collapse<Taps>(half + y * kIn, 1, out, 1);
+    for (int x = 0; x < Taps; ++x) {
       float lanes[kL];
       pstoreu(lanes, out[x]);
-      for (int l = 0; l < kL; ++l) p.grad_weight[(((output + l) * kTaps + y) * kTaps + x) * p.channels + c] = lanes[l];
+      for (int l = 0; l < kL; ++l) p.grad_weight[(((output + l) * Taps + y) * Taps + x) * p.channels + c] = lanes[l];
     }
   }
 }
 
-}  // namespace
-
-void winograd_weight_gradient(const Context& context, const WinogradGradient& p) {
+template <int Taps> void weight_gradient(const Context& context, const WinogradGradient& p) {
   const ColumnPanels<float> panels{p.outputs};
-  const std::int64_t tiles = p.batch * ceil_div(p.h.outputs, kOut) * ceil_div(p.w.outputs, kOut), slice = slice_size(p);
+  const std::int64_t tiles = p.batch * axis_tiles(p.h) * axis_tiles(p.w), slice = slice_size(p);
   const std::int64_t affordable = kBlockBytes / (kPoints * (p.channels + kTileColumns<float>)*static_cast<std::int64_t>(sizeof(float)));
   const std::int64_t block = std::clamp<std::int64_t>(affordable, 16, 96),
                      chunks = std::min(ceil_div(tiles, block), ceil_div(kTasks, panels.count));
   const Workspace sums(context, sizeof(float) * static_cast<std::size_t>(chunks * panels.count * slice));
   parallel_for(chunks * panels.count, 1, [&](std::int64_t begin, std::int64_t end) {
-    GradientTask task(context, p, block);
+    GradientTask<Taps> task(context, p, block);
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t chunk = i / panels.count;
       task.run(i % panels.count, part_begin(tiles, chunks, chunk), part_begin(tiles, chunks, chunk + 1), sums.data<float>() + i * slice);
@@ -184,8 +164,8 @@ void winograd_weight_gradient(const Context& context, const WinogradGradient& p)
   parallel_for(packets * p.channels, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t output = i / p.channels * kL, panel = output / kTileColumns<float>;
-      finish(p, sums.data<float>() + panel * slice, chunks, chunk_pitch, panels.width(panel), i % p.channels, output - panels.begin(panel),
-             output);
+      finish<Taps>(p, sums.data<float>() + panel * slice, chunks, chunk_pitch, panels.width(panel), i % p.channels,
+                   output - panels.begin(panel), output);
     }
   });
   for (std::int64_t o = 0; p.grad_bias && o < p.outputs; ++o) {
@@ -196,6 +176,13 @@ void winograd_weight_gradient(const Context& context, const WinogradGradient& p)
           sums.data<float>()[chunk * chunk_pitch + panel * slice + kPoints * p.channels * panels.width(panel) + o - panels.begin(panel)];
     p.grad_bias[o] = total;
   }
+}
+
+}  // namespace
+
+void winograd_weight_gradient(const Context& context, const WinogradGradient& p) {
+  if (p.h.taps == 3) weight_gradient<3>(context, p);
+  else weight_gradient<5>(context, p);
 }
 
 }  // namespace tensorlite::cpu::TL_CPU_NS

@@ -10,6 +10,7 @@ namespace tensorlite::cpu::TL_CPU_NS {
 namespace {
 
 constexpr std::int64_t kSerialWork = 1 << 16;  // multiply-adds below which a second thread costs more than it gives
+constexpr double kTeamWork = 400e3;            // multiply-adds of one thread in the time that waking and joining the others takes
 constexpr std::int64_t kDepthBytes = 1024;
 constexpr std::int64_t kPanelBytes = 1024 << 10;           // of packed B that one thread works through: a second-level cache
 constexpr std::int64_t kSharedBytes = 96 << 20;            // of B packed for all threads; more is packed by each for itself, block by block
@@ -49,7 +50,9 @@ template <class T, class In> Cut choose_cut(const Plan<T, In>& plan, std::int64_
       // An element that is packed costs as much as some products.
       const double a_cost = plan.way_of_a(static_cast<std::int64_t>(n)) == Plan<T, In>::A::in_place ? 2 : 10,
                    b_cost = plan.b_in_place ? 0 : 10;
-      const double shared = share ? b_cost * static_cast<double>(p.n * p.batch * chunks) / threads : 0;
+      const double shared = share && b_cost > 0
+                                ? b_cost * static_cast<double>(p.n * p.batch * chunks) / threads + kTeamWork / static_cast<double>(p.k + 1)
+                                : 0;
       const double cost = turns * (m * n + a_cost * m + (share ? 0 : b_cost * n)) + shared;
       if (best_cost == 0 || cost < best_cost) {
         best = {rows, columns, chunks, share};
