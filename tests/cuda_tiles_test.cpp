@@ -2,16 +2,14 @@
 // phase that depends on other work of the same phase would show.
 #include "kernel_test.hpp"
 
-#include "cuda/rnn_tile.hpp"
+#include "cuda/rnn_steps.hpp"
 
 #include <tensorlite/detail/ctc.hpp>
 
 #include <array>
 
 using namespace kernel_test;
-using tensorlite::cuda::RnnTileBackward;
-using tensorlite::cuda::RnnTileForward;
-using tensorlite::cuda::StepRows;
+using namespace tensorlite::cuda;
 
 namespace {
 
@@ -66,7 +64,7 @@ template <class T> StepRows<T> rows(const Array& a, std::int64_t offset, int ste
   return {a.view().ptr<double>() + offset, a.view().stride(step_axis), a.view().stride(step_axis + 1)};
 }
 
-/// One direction of a tile, as the GPU's launch sets it up.
+/// One direction of a tile or layer, as the GPU's launch sets it up.
 template <class Tile> Tile make_tile(const Layer& l, std::int64_t d, std::int64_t first) {
   Tile tile = {};
   tile.sizes = {kSteps, kBatch, static_cast<int>(kHidden), l.with_lengths ? l.lengths.view().ptr<std::int64_t>() : nullptr};
@@ -75,53 +73,93 @@ template <class Tile> Tile make_tile(const Layer& l, std::int64_t d, std::int64_
   return tile;
 }
 
-template <class Cell, int kRows> void run_tiles(Layer& l) {
+template <class Tile> Tile make_forward(const Layer& l, std::int64_t d, std::int64_t first) {
+  const std::size_t at = static_cast<std::size_t>(d);
+  const std::int64_t state = d * kBatch * kHidden;
+  Tile f = make_tile<Tile>(l, d, first);
+  f.bias = data(l.given(l.b[at], l.gru()));
+  f.x = rows<const double>(l.x[at], 0, 0);
+  f.out = rows<double>(l.out, d * kHidden, 0);
+  f.kept = rows<double>(l.kept, d * l.kept.view().stride(0), 1);
+  f.h0 = data(l.given(l.h0, l.with_state), state), f.c0 = data(l.given(l.c0, l.with_state && l.lstm()), state);
+  f.h_n = data(l.h_n, state), f.c_n = data(l.given(l.c_n, l.lstm()), state);
+  return f;
+}
+template <class Tile> Tile make_backward(const Layer& l, std::int64_t d, std::int64_t first) {
+  const std::int64_t state = d * kBatch * kHidden;
+  Tile g = make_tile<Tile>(l, d, first);
+  g.weights = data(l.w[static_cast<std::size_t>(d)]);
+  g.grad_x = rows<double>(l.grad_x, d * l.grad_x.view().stride(0), 1);
+  g.grad_r = rows<double>(l.grad_r, d * l.grad_r.view().stride(0), 1, l.gru());
+  g.grad_out = rows<const double>(l.grad_out, d * kHidden, 0);
+  g.kept = rows<const double>(l.kept, d * l.kept.view().stride(0), 1);
+  g.grad_h_n = data(l.given(l.grad_h_n, l.with_state), state), g.grad_c_n = data(l.given(l.grad_c_n, l.with_state && l.lstm()), state);
+  g.grad_h0 = data(l.grad_h0, state), g.grad_c0 = data(l.given(l.grad_c0, l.lstm()), state);
+  return g;
+}
+
+template <class Cell> void run_tiles(Layer& l) {
+  constexpr int kRows = 4;
   using Forward = RnnTileForward<Cell, double, kRows>;
   using Backward = RnnTileBackward<Cell, double, kRows>;
-  const std::int64_t state_size = kBatch * kHidden;
   for (std::int64_t d = 0; d < kDirections; ++d) {
-    const std::size_t at = static_cast<std::size_t>(d);
     std::vector<double> turned(static_cast<std::size_t>(l.width * kHidden));
-    for (std::int64_t i = 0; i < l.width * kHidden; ++i) turned[static_cast<std::size_t>(i % kHidden * l.width + i / kHidden)] = l.w[at][i];
+    for (std::int64_t i = 0; i < l.width * kHidden; ++i)
+      turned[static_cast<std::size_t>(i % kHidden * l.width + i / kHidden)] = l.w[static_cast<std::size_t>(d)][i];
     for (std::int64_t first = 0; first < kBatch; first += kRows) {
-      const std::int64_t state = d * state_size;
-      Forward f = make_tile<Forward>(l, d, first);
+      Forward f = make_forward<Forward>(l, d, first);
       f.weights = turned.data();
-      f.bias = data(l.given(l.b[at], l.gru()));
-      f.x = rows<const double>(l.x[at], 0, 0);
-      f.out = rows<double>(l.out, d * kHidden, 0);
-      f.kept = rows<double>(l.kept, d * l.kept.view().stride(0), 1);
-      f.h0 = data(l.given(l.h0, l.with_state), state), f.c0 = data(l.given(l.c0, l.with_state && l.lstm()), state);
-      f.h_n = data(l.h_n, state), f.c_n = data(l.given(l.c_n, l.lstm()), state);
       std::vector<typename Forward::Column> memory(static_cast<std::size_t>(Forward::columns(kHidden)));
       f.run(FallingLanes{}, memory.data());
-      Backward g = make_tile<Backward>(l, d, first);
-      g.weights = data(l.w[at]);
-      g.grad_x = rows<double>(l.grad_x, d * l.grad_x.view().stride(0), 1);
-      g.grad_r = rows<double>(l.grad_r, d * l.grad_r.view().stride(0), 1, l.gru());
-      g.grad_out = rows<const double>(l.grad_out, d * kHidden, 0);
-      g.kept = rows<const double>(l.kept, d * l.kept.view().stride(0), 1);
-      g.grad_h_n = data(l.given(l.grad_h_n, l.with_state), state), g.grad_c_n = data(l.given(l.grad_c_n, l.with_state && l.lstm()), state);
-      g.grad_h0 = data(l.grad_h0, state), g.grad_c0 = data(l.given(l.grad_c0, l.lstm()), state);
+      const Backward g = make_backward<Backward>(l, d, first);
       std::vector<typename Backward::Column> more(static_cast<std::size_t>(Backward::columns(kHidden)));
       g.run(FallingLanes{}, more.data());
     }
   }
 }
 
+struct HostEngine : FallingLanes {
+  void multiply(const View& out, const View& a, const View& b) const { TL_KERNEL(matmul, out, a, b, View(), Activation::none); }
+};
+
+/// The first states where the caller of the steps puts them.
+void start(Array& state, const Array& from, bool present) {
+  for (std::int64_t i = 0; i < state.numel(); ++i) state.set(i, present ? from[i] : 0);
+}
+
+template <class Cell> void run_steps(Layer& l) {
+  std::vector<double> weights(static_cast<std::size_t>(kDirections * l.width * kHidden));
+  for (std::int64_t i = 0; i < l.width * kHidden; ++i)
+    for (std::size_t d = 0; d < 2; ++d) weights[d * static_cast<std::size_t>(l.width * kHidden) + static_cast<std::size_t>(i)] = l.w[d][i];
+  const Dims sizes{kDirections, l.width, kHidden};
+  const View all(weights.data(), DType::float64, cpu_device(), sizes, contiguous_strides(sizes));
+  start(l.h_n, l.h0, l.with_state);
+  if (l.lstm()) start(l.c_n, l.c0, l.with_state);
+  const ForwardLayer<Cell, double> forward[] = {make_forward<ForwardLayer<Cell, double>>(l, 0, 0),
+                                                make_forward<ForwardLayer<Cell, double>>(l, 1, 0)};
+  std::vector<double> scratch(static_cast<std::size_t>(forward_scratch<Cell>(l.h_n.view())));
+  forward_by_steps<Cell, double>(HostEngine{}, forward, l.h_n, all, scratch.data());
+  start(l.grad_h0, l.grad_h_n, l.with_state);
+  if (l.lstm()) start(l.grad_c0, l.grad_c_n, l.with_state);
+  const BackwardLayer<Cell, double> backward[] = {make_backward<BackwardLayer<Cell, double>>(l, 0, 0),
+                                                  make_backward<BackwardLayer<Cell, double>>(l, 1, 0)};
+  std::vector<double> more(static_cast<std::size_t>(backward_scratch<Cell>(l.grad_h0.view())));
+  backward_by_steps<Cell, double>(HostEngine{}, backward, l.grad_h0, all, more.data());
+}
+
 }  // namespace
 
-TEST_CASE("the GPU's tiles of recurrent layers give what the CPU's kernels give") {
+TEST_CASE("the GPU's ways through recurrent layers give what the CPU's kernels give") {
   for (const RnnKind kind : {RnnKind::tanh, RnnKind::relu, RnnKind::lstm, RnnKind::gru, RnnKind::gru_reset_before})
     for (const bool with_state : {false, true})
       for (const bool with_lengths : {false, true})
-        for (const int tile_rows : {4, 1}) {
-          INFO("kind " << static_cast<int>(kind) << ", state " << with_state << ", lengths " << with_lengths << ", rows " << tile_rows);
+        for (const bool by_steps : {false, true}) {
+          INFO("kind " << static_cast<int>(kind) << ", state " << with_state << ", lengths " << with_lengths << ", by steps " << by_steps);
           Layer cpu(kind, with_state, with_lengths), tiles(kind, with_state, with_lengths);
           run_on_cpu(cpu);
           detail::with_rnn_cell(kind, [&](auto cell) {
-            if (tile_rows == 4) run_tiles<decltype(cell), 4>(tiles);
-            else run_tiles<decltype(cell), 1>(tiles);
+            if (by_steps) run_steps<decltype(cell)>(tiles);
+            else run_tiles<decltype(cell)>(tiles);
           });
           const auto expected = cpu.results(), got = tiles.results();
           for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -1,13 +1,16 @@
-// Recurrent layers and their gradients: one launch for all steps and directions of a layer, one block per tile of samples.
+// Recurrent layers and their gradients: one launch for all steps and directions of a layer, one block per tile of samples; large states
+// step by step.
 #include "launch.cuh"
 #include "numeric.cuh"
 #include "position_flag.hpp"
-#include "rnn_tile.hpp"
+#include "rnn_steps.hpp"
 
 namespace tensorlite::cuda {
 namespace {
 
 constexpr int kMaxLanes = 512, kTileRows = 4;
+/// Units up to which a tile's steps, each of which reads all weights, cost less than a product for all samples and a launch for the cells.
+constexpr std::int64_t kLargestTile = 256;
 
 struct BlockLanes {
   template <class F> __device__ void each(int count, const F& f) const {
@@ -19,39 +22,43 @@ struct BlockLanes {
 /// A tile's steps in both directions.
 template <class Tile> struct BothDirections { Tile tile[2]; };
 
-template <class Tile, int kRows>
-__global__ void __launch_bounds__(kMaxLanes) tile_kernel(const __grid_constant__ BothDirections<Tile> both) {
-  extern __shared__ __align__(16) unsigned char memory[];
+template <class Tile> __global__ void __launch_bounds__(kMaxLanes) tile_kernel(const __grid_constant__ BothDirections<Tile> both) {
+  extern __shared__ __align__(32) unsigned char memory[];
   Tile tile = both.tile[blockIdx.y];
-  tile.first = static_cast<std::int64_t>(blockIdx.x) * kRows;
+  tile.first = static_cast<std::int64_t>(blockIdx.x) * kTileRows;
   tile.run(BlockLanes{}, reinterpret_cast<typename Tile::Column*>(memory));
 }
 
-template <class Tile, int kRows> std::size_t shared_bytes(int hidden) {
-  return static_cast<std::size_t>(Tile::columns(hidden)) * sizeof(typename Tile::Column);
-}
-
-template <class Tile, int kRows> void launch(const Context& context, const BothDirections<Tile>& both, std::int64_t directions) {
+template <class Tile> void launch(const Context& context, const BothDirections<Tile>& both, std::int64_t directions) {
   const TileSizes& sizes = both.tile[0].sizes;
-  const std::size_t bytes = shared_bytes<Tile, kRows>(sizes.hidden);
+  const std::size_t bytes = static_cast<std::size_t>(Tile::columns(sizes.hidden)) * sizeof(typename Tile::Column);
   const int lanes = std::min(kMaxLanes, (Tile::kGates * sizes.hidden + 31) / 32 * 32);
-  const dim3 grid(static_cast<unsigned>((sizes.batch + kRows - 1) / kRows), static_cast<unsigned>(directions));
-  allow_shared_memory(context, &tile_kernel<Tile, kRows>, bytes);
-  tile_kernel<Tile, kRows><<<grid, lanes, bytes, stream_of(context)>>>(both);
+  const dim3 grid(static_cast<unsigned>((sizes.batch + kTileRows - 1) / kTileRows), static_cast<unsigned>(directions));
+  allow_shared_memory(context, &tile_kernel<Tile>, bytes);
+  tile_kernel<Tile><<<grid, lanes, bytes, stream_of(context)>>>(both);
   check_launch(context);
 }
 
-/// Calls f(tile of several samples) where its fast memory suffices, else f(tile of one).
-template <template <class, class, int> class Tile, class Cell, class T, class F>
-void choose_rows(const Context& context, int hidden, const F& f) {
-  const auto limit = static_cast<std::size_t>(limits_of(context).max_shared_memory);
-  if (shared_bytes<Tile<Cell, T, kTileRows>, kTileRows>(hidden) <= limit) return f(std::integral_constant<int, kTileRows>{});
-  const std::size_t needed = shared_bytes<Tile<Cell, T, 1>, 1>(hidden);
-  if (needed > limit)
-    throw NotImplementedError(
-        context.op, detail::concat("a hidden size of ", hidden, " needs ", static_cast<std::int64_t>(needed), " B of shared memory, ",
-                                   context.device, " has ", static_cast<std::int64_t>(limit), "; use a smaller one or the CPU"));
-  f(std::integral_constant<int, 1>{});
+/// Who takes a layer step by step.
+struct StreamEngine {
+  const Context& context;
+  template <class F> void each(std::int64_t count, const F& f) const { for_each_index(context, count, f); }
+  void multiply(const View& out, const View& a, const View& b) const { matmul(context, out, a, b, View(), Activation::none); }
+};
+
+/// The weights of all directions as [D, gates * H, H]: copied to `memory` where there are two.
+View joined_weights(const Context& context, std::span<const View> w_hh, void* memory) {
+  View all = w_hh[0];
+  all.sizes.insert(0, static_cast<std::int64_t>(w_hh.size()));
+  all.strides = contiguous_strides(all.sizes);
+  if (w_hh.size() == 1) return all;
+  all.data = memory;
+  for (std::size_t d = 0; d < w_hh.size(); ++d) {
+    View part = w_hh[d];
+    part.data = static_cast<char*>(memory) + static_cast<std::int64_t>(d) * part.nbytes();
+    copy(context, part, w_hh[d]);
+  }
+  return all;
 }
 
 template <class T> StepRows<T> rows_of(const View& view) {
@@ -82,66 +89,92 @@ void check_lengths(const Context& context, const View& lengths, std::int64_t ste
            steps);
 }
 
-template <class T> void start(const Context& context, const View& state, const View& from) {
+void start(const Context& context, const View& state, const View& from) {
   if (!state) return;
   if (from) copy(context, state, from);
   else fill(context, state, Scalar(0));
 }
 
+/// What a layer's directions are made of; `weights` is left to the caller.
+template <class Layer, class T>
+void describe(Layer& layer, std::int64_t d, const View& out, const View& h_n, const View& c_n, const View& kept, std::span<const View> x,
+              std::span<const View> b_hh, const View& h0, const View& c0, const View& lengths) {
+  const std::int64_t batch = h_n.size(1), hidden = h_n.size(2), state = d * batch * hidden;
+  layer.sizes = {out.size(0), batch, static_cast<int>(hidden), part<const std::int64_t>(lengths, 0)};
+  layer.from_the_end = d == 1;
+  layer.bias = part<const T>(b_hh[static_cast<std::size_t>(d)], 0);
+  layer.x = rows_of<const T>(x[static_cast<std::size_t>(d)]);
+  layer.out = shifted(rows_of<T>(out), d * hidden);
+  layer.kept = rows_of<T>(kept, d);
+  layer.h0 = part<const T>(h0, state), layer.c0 = part<const T>(c0, state);
+  layer.h_n = part<T>(h_n, state), layer.c_n = part<T>(c_n, state);
+}
+
 template <class Cell, class T>
 void forward(const Context& context, const View& out, const View& h_n, const View& c_n, const View& kept, std::span<const View> x,
              std::span<const View> w_hh, std::span<const View> b_hh, const View& h0, const View& c0, const View& lengths) {
-  const std::int64_t directions = h_n.size(0), batch = h_n.size(1), hidden = h_n.size(2), width = Cell::kGates * hidden;
+  const std::int64_t directions = h_n.size(0), hidden = h_n.size(2), width = Cell::kGates * hidden;
   check_lengths(context, lengths, out.size(0));
-  if (out.numel() == 0) return start<T>(context, h_n, h0), start<T>(context, c_n, c0);
+  const bool by_steps = hidden > kLargestTile;
+  if (by_steps || out.numel() == 0) start(context, h_n, h0), start(context, c_n, c0);
+  if (out.numel() == 0) return;
   const Workspace memory(context, sizeof(T) * static_cast<std::size_t>(directions * width * hidden));
+  if (by_steps) {
+    const Workspace scratch(context, sizeof(T) * static_cast<std::size_t>(forward_scratch<Cell>(h_n)));
+    ForwardLayer<Cell, T> layers[2] = {};
+    for (std::int64_t d = 0; d < directions; ++d)
+      describe<ForwardLayer<Cell, T>, T>(layers[d], d, out, h_n, c_n, kept, x, b_hh, h0, c0, lengths);
+    return forward_by_steps<Cell, T>(StreamEngine{context}, layers, h_n, joined_weights(context, w_hh, memory.data()), scratch.data<T>());
+  }
+  using Tile = RnnTileForward<Cell, T, kTileRows>;
+  BothDirections<Tile> both = {};
   for (std::int64_t d = 0; d < directions; ++d) {
     const View& w = w_hh[static_cast<std::size_t>(d)];
-    copy(context, View(memory.data<T>() + d * width * hidden, w.dtype, w.device, {hidden, width}, {width, 1}),
+    T* turned = memory.data<T>() + d * width * hidden;
+    copy(context, View(turned, w.dtype, w.device, {hidden, width}, {width, 1}),
          View(w.data, w.dtype, w.device, {hidden, width}, {1, hidden}));
+    describe<Tile, T>(both.tile[d], d, out, h_n, c_n, kept, x, b_hh, h0, c0, lengths);
+    both.tile[d].weights = turned;
   }
-  choose_rows<RnnTileForward, Cell, T>(context, static_cast<int>(hidden), [&](auto rows) {
-    using Tile = RnnTileForward<Cell, T, rows.value>;
-    BothDirections<Tile> both = {};
-    for (std::int64_t d = 0; d < directions; ++d) {
-      Tile& tile = both.tile[d];
-      const std::int64_t state = d * batch * hidden;
-      tile.sizes = {out.size(0), batch, static_cast<int>(hidden), part<const std::int64_t>(lengths, 0)};
-      tile.from_the_end = d == 1;
-      tile.weights = memory.data<T>() + d * width * hidden;
-      tile.bias = part<const T>(b_hh[static_cast<std::size_t>(d)], 0);
-      tile.x = rows_of<const T>(x[static_cast<std::size_t>(d)]);
-      tile.out = shifted(rows_of<T>(out), d * hidden);
-      tile.kept = rows_of<T>(kept, d);
-      tile.h0 = part<const T>(h0, state), tile.c0 = part<const T>(c0, state);
-      tile.h_n = part<T>(h_n, state), tile.c_n = part<T>(c_n, state);
-    }
-    launch<Tile, rows.value>(context, both, directions);
-  });
+  launch(context, both, directions);
+}
+
+template <class Layer, class T>
+void describe(Layer& layer, std::int64_t d, const View& grad_x, const View& grad_r, const View& grad_h0, const View& grad_c0,
+              const View& grad_out, const View& grad_h_n, const View& grad_c_n, const View& kept, const View& lengths) {
+  const std::int64_t batch = grad_h0.size(1), hidden = grad_h0.size(2), state = d * batch * hidden;
+  layer.sizes = {kept.size(1), batch, static_cast<int>(hidden), part<const std::int64_t>(lengths, 0)};
+  layer.from_the_end = d == 1;
+  layer.grad_x = rows_of<T>(grad_x, d), layer.grad_r = rows_of<T>(grad_r, d);
+  layer.grad_out = shifted(rows_of<const T>(grad_out), d * hidden), layer.kept = rows_of<const T>(kept, d);
+  layer.grad_h_n = part<const T>(grad_h_n, state), layer.grad_c_n = part<const T>(grad_c_n, state);
+  layer.grad_h0 = part<T>(grad_h0, state), layer.grad_c0 = part<T>(grad_c0, state);
 }
 
 template <class Cell, class T>
 void backward(const Context& context, const View& grad_x, const View& grad_r, const View& grad_h0, const View& grad_c0,
               const View& grad_out, const View& grad_h_n, const View& grad_c_n, const View& kept, std::span<const View> w_hh,
               const View& lengths) {
-  const std::int64_t directions = kept.size(0), batch = kept.size(2), hidden = w_hh[0].size(1);
-  if (grad_x.numel() == 0) return start<T>(context, grad_h0, grad_h_n), start<T>(context, grad_c0, grad_c_n);
-  choose_rows<RnnTileBackward, Cell, T>(context, static_cast<int>(hidden), [&](auto rows) {
-    using Tile = RnnTileBackward<Cell, T, rows.value>;
-    BothDirections<Tile> both = {};
-    for (std::int64_t d = 0; d < directions; ++d) {
-      Tile& tile = both.tile[d];
-      const std::int64_t state = d * batch * hidden;
-      tile.sizes = {kept.size(1), batch, static_cast<int>(hidden), part<const std::int64_t>(lengths, 0)};
-      tile.from_the_end = d == 1;
-      tile.weights = part<const T>(w_hh[static_cast<std::size_t>(d)], 0);
-      tile.grad_x = rows_of<T>(grad_x, d), tile.grad_r = rows_of<T>(grad_r, d);
-      tile.grad_out = shifted(rows_of<const T>(grad_out), d * hidden), tile.kept = rows_of<const T>(kept, d);
-      tile.grad_h_n = part<const T>(grad_h_n, state), tile.grad_c_n = part<const T>(grad_c_n, state);
-      tile.grad_h0 = part<T>(grad_h0, state), tile.grad_c0 = part<T>(grad_c0, state);
-    }
-    launch<Tile, rows.value>(context, both, directions);
-  });
+  const std::int64_t directions = kept.size(0), hidden = w_hh[0].size(1);
+  const bool by_steps = hidden > kLargestTile;
+  if (by_steps || grad_x.numel() == 0) start(context, grad_h0, grad_h_n), start(context, grad_c0, grad_c_n);
+  if (grad_x.numel() == 0) return;
+  if (by_steps) {
+    const Workspace memory(context, directions == 1 ? 0 : static_cast<std::size_t>(directions * w_hh[0].nbytes()));
+    const Workspace scratch(context, sizeof(T) * static_cast<std::size_t>(backward_scratch<Cell>(grad_h0)));
+    BackwardLayer<Cell, T> layers[2] = {};
+    for (std::int64_t d = 0; d < directions; ++d)
+      describe<BackwardLayer<Cell, T>, T>(layers[d], d, grad_x, grad_r, grad_h0, grad_c0, grad_out, grad_h_n, grad_c_n, kept, lengths);
+    return backward_by_steps<Cell, T>(StreamEngine{context}, layers, grad_h0, joined_weights(context, w_hh, memory.data()),
+                                      scratch.data<T>());
+  }
+  using Tile = RnnTileBackward<Cell, T, kTileRows>;
+  BothDirections<Tile> both = {};
+  for (std::int64_t d = 0; d < directions; ++d) {
+    describe<Tile, T>(both.tile[d], d, grad_x, grad_r, grad_h0, grad_c0, grad_out, grad_h_n, grad_c_n, kept, lengths);
+    both.tile[d].weights = part<const T>(w_hh[static_cast<std::size_t>(d)], 0);
+  }
+  launch(context, both, directions);
 }
 
 /// Calls f(cell, type).

@@ -81,9 +81,29 @@ template <class Cell, class T, int kRows> struct RnnTileForward : RnnTile<Cell, 
         });
         multiply(lanes, reset, product, kPlain, kGates);
       }
-      this->each_cell(lanes, [&](int row, int j) { cell(t, row, j, state[j].v[row], product); });
+      this->each_cell(lanes, [&](int row, int j) {
+        cell(t, row, j, state[j].v[row], [&](int gate) { return product[gate * sizes.hidden + j].v[row]; });
+      });
     }
     this->each_cell(lanes, [&](int row, int j) { h_n[this->state_at(row, j)] = state[j].v[row]; });
+  }
+
+  /// One sample's unit in step t: h is its state, recurrent(gate) its part of the product.
+  template <class Recurrent> TL_HOST_DEVICE void cell(std::int64_t t, int row, int j, T& h, const Recurrent& recurrent) const {
+    const std::int64_t n = this->first + row;
+    const int hidden = sizes.hidden;
+    const bool runs = this->active(t, row);
+    T keeps[kKept] = {}, result = 0;
+    if (runs) {
+      T xs[kGates], rs[kGates], c = c_n ? c_n[this->state_at(row, j)] : T(0);
+      for (int g = 0; g < kGates; ++g) xs[g] = x.at(t, n)[g * hidden + j], rs[g] = recurrent(g);
+      Cell::forward(xs, rs, h, c, keeps);
+      if (c_n) c_n[this->state_at(row, j)] = c;
+      result = h;
+    }
+    out.at(t, n)[j] = result;
+    if (kept.data)
+      for (int k = 0; k < kKept; ++k) kept.at(t, n)[k * hidden + j] = keeps[k];
   }
 
  private:
@@ -106,23 +126,6 @@ template <class Cell, class T, int kRows> struct RnnTileForward : RnnTile<Cell, 
         for (int row = 0; row < kRows; ++row) sum.v[row] += bias[from + i];
       product[from + i] = sum;
     });
-  }
-
-  TL_HOST_DEVICE void cell(std::int64_t t, int row, int j, T& h, const Column* product) const {
-    const std::int64_t n = this->first + row;
-    const int hidden = sizes.hidden;
-    const bool runs = this->active(t, row);
-    T keeps[kKept] = {}, result = 0;
-    if (runs) {
-      T xs[kGates], rs[kGates], c = c_n ? c_n[this->state_at(row, j)] : T(0);
-      for (int g = 0; g < kGates; ++g) xs[g] = x.at(t, n)[g * hidden + j], rs[g] = product[g * hidden + j].v[row];
-      Cell::forward(xs, rs, h, c, keeps);
-      if (c_n) c_n[this->state_at(row, j)] = c;
-      result = h;
-    }
-    out.at(t, n)[j] = result;
-    if (kept.data)
-      for (int k = 0; k < kKept; ++k) kept.at(t, n)[k * hidden + j] = keeps[k];
   }
 };
 
@@ -149,16 +152,47 @@ template <class Cell, class T, int kRows> struct RnnTileBackward : RnnTile<Cell,
     });
     for (std::int64_t i = sizes.steps - 1; i >= 0; --i) {
       const std::int64_t t = this->time(i);
-      this->each_cell(lanes, [&](int row, int j) { cell(t, row, j, gates, parts); });
+      this->each_cell(lanes, [&](int row, int j) {
+        cell(t, row, j, through_product(parts, row, j), [&](int gate) -> T& { return gates[gate * sizes.hidden + j].v[row]; });
+      });
       if constexpr (Cell::kTwoProducts) {
         multiply(lanes, gates, parts, kPlain, kGates);
-        this->each_cell(lanes, [&](int row, int j) {
-          if (this->active(t, row)) reset_gate(t, row, j, gates, parts);
-        });
+        this->each_cell(lanes, [&](int row, int j) { gates[j].v[row] = reset_gate(t, row, j, parts[kPlain * sizes.hidden + j].v[row]); });
       }
       multiply(lanes, gates, parts, 0, kPlain);
     }
     this->each_cell(lanes, [&](int row, int j) { grad_h0[this->state_at(row, j)] += through_product(parts, row, j); });
+  }
+
+  /// One sample's unit in step t: `through_product` is what the later step's product adds to the gradient of its state, gate(g) takes what
+  /// this step's product starts from.
+  template <class Gate> TL_HOST_DEVICE void cell(std::int64_t t, int row, int j, T through_product, const Gate& gate) const {
+    const std::int64_t n = this->first + row, at = this->state_at(row, j);
+    const int hidden = sizes.hidden;
+    T dh = grad_h0[at] + through_product, dx[kGates] = {}, dr[kGates] = {};
+    if (this->active(t, row)) {
+      T keeps[kKept], dc = grad_c0 ? grad_c0[at] : T(0);
+      for (int k = 0; k < kKept; ++k) keeps[k] = kept.at(t, n)[k * hidden + j];
+      if (grad_out.data) dh += grad_out.at(t, n)[j];
+      Cell::backward(keeps, dh, dc, dx, dr);
+      if (grad_c0) grad_c0[at] = dc;
+    }
+    grad_h0[at] = dh;
+    for (int g = 0; g < kGates; ++g) {
+      grad_x.at(t, n)[g * hidden + j] = dx[g];
+      if (grad_r.data) grad_r.at(t, n)[g * hidden + j] = dr[g];
+      gate(g) = dr[g];
+    }
+  }
+
+  /// kTwoProducts: the reset gate's gradient, from that of the state behind it.
+  TL_HOST_DEVICE T reset_gate(std::int64_t t, int row, int j, T gradient) const {
+    if (!this->active(t, row)) return T(0);
+    const std::int64_t n = this->first + row;
+    const T* keep = kept.at(t, n) + j;
+    const T dx = Cell::reset_backward(keep[0], keep[sizes.hidden], gradient, grad_h0[this->state_at(row, j)]);
+    grad_x.at(t, n)[j] = dx;
+    return dx;
   }
 
  private:
@@ -185,33 +219,6 @@ template <class Cell, class T, int kRows> struct RnnTileBackward : RnnTile<Cell,
     T sum = 0;
     for (int g = 0; g < kPlain; ++g) sum += parts[g * sizes.hidden + j].v[row];
     return sum;
-  }
-
-  TL_HOST_DEVICE void cell(std::int64_t t, int row, int j, Column* gates, const Column* parts) const {
-    const std::int64_t n = this->first + row, at = this->state_at(row, j);
-    const int hidden = sizes.hidden;
-    T dh = grad_h0[at] + through_product(parts, row, j), dx[kGates] = {}, dr[kGates] = {};
-    if (this->active(t, row)) {
-      T keeps[kKept], dc = grad_c0 ? grad_c0[at] : T(0);
-      for (int k = 0; k < kKept; ++k) keeps[k] = kept.at(t, n)[k * hidden + j];
-      if (grad_out.data) dh += grad_out.at(t, n)[j];
-      Cell::backward(keeps, dh, dc, dx, dr);
-      if (grad_c0) grad_c0[at] = dc;
-    }
-    grad_h0[at] = dh;
-    for (int g = 0; g < kGates; ++g) {
-      grad_x.at(t, n)[g * hidden + j] = dx[g];
-      if (grad_r.data) grad_r.at(t, n)[g * hidden + j] = dr[g];
-      gates[g * hidden + j].v[row] = dr[g];
-    }
-  }
-
-  TL_HOST_DEVICE void reset_gate(std::int64_t t, int row, int j, Column* gates, const Column* parts) const {
-    const std::int64_t n = this->first + row;
-    const T *keep = kept.at(t, n) + j, gradient = parts[kPlain * sizes.hidden + j].v[row];
-    const T dx = Cell::reset_backward(keep[0], keep[sizes.hidden], gradient, grad_h0[this->state_at(row, j)]);
-    grad_x.at(t, n)[j] = dx;
-    gates[j].v[row] = dx;
   }
 };
 

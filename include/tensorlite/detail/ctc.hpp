@@ -89,19 +89,18 @@ template <class T> struct CtcSample {
   }
 
   /// Links the positions of one label: next[s] is the following one or 0, head[s] whether s is the first.
-  template <class Lanes> TL_HOST_DEVICE void link(const Lanes& lanes, std::int64_t* next, std::int64_t* head) const {
+  template <class Lanes> TL_HOST_DEVICE void link(const Lanes& lanes, double* next, double* head) const {
     lanes.each(positions(), [&](std::int64_t s) {
       std::int64_t after = s + 2, before = s - 2;
       while (after < positions() && label(after) != label(s)) after += 2;
       while (before >= 0 && label(before) != label(s)) before -= 2;
-      next[s] = after < positions() ? after : 0;
+      next[s] = after < positions() ? static_cast<double>(after) : 0;
       head[s] = before < 0;
     });
   }
 
   template <class Lanes> TL_HOST_DEVICE void backward(const Lanes& lanes, double loss) const {
-    auto *next = reinterpret_cast<std::int64_t*>(row(3)), *head = reinterpret_cast<std::int64_t*>(row(4));
-    double* occupancy = row(0);
+    double *occupancy = row(0), *next = row(3), *head = row(4);
     link(lanes, next, head);
     for (std::int64_t t = frames - 1; t >= 0; --t) {
       const double* after = beta(t + 1);
@@ -122,12 +121,9 @@ template <class T> struct CtcSample {
         if (i < classes) to[i] = logits ? static_cast<T>(::exp(static_cast<double>(scores[t * frame_stride + i]))) : T(0);
       });
       lanes.each(positions(), [&](std::int64_t s) {
-        if (!head[s]) return;
-        double sum = 0;
-        for (std::int64_t at = s;; at = next[at]) {
-          sum += occupancy[at];
-          if (next[at] == 0) break;
-        }
+        if (head[s] == 0) return;
+        double sum = occupancy[s];
+        for (double at = next[s]; at != 0; at = next[static_cast<std::int64_t>(at)]) sum += occupancy[static_cast<std::int64_t>(at)];
         to[label(s)] = static_cast<T>(static_cast<double>(to[label(s)]) - sum);
       });
     }
