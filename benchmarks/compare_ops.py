@@ -107,7 +107,36 @@ class Torch:
         if row == "host_matmul_64":
             x = torch.rand(64, 64, device=self.device)
             return [lambda: x @ x]
+        if row.startswith(("lstm_", "gru_")):
+            return [self.recurrent(row)]
+        if row.startswith("ctc_"):
+            return [self.ctc(row)]
         return [self.elementwise(row)]
+
+    def recurrent(self, row):
+        steps, n, inputs, hidden, layers = map(int, re.findall(r"\d+", row))
+        kind = torch.nn.LSTM if row.startswith("lstm") else torch.nn.GRU
+        layer = kind(inputs, hidden, layers, bidirectional=True, device=self.device)
+        x, g = torch.rand(steps, n, inputs, device=self.device, requires_grad=True), torch.rand(steps, n, 2 * hidden, device=self.device)
+
+        def step():
+            layer.zero_grad()
+            x.grad = None
+            layer(x)[0].backward(g)
+
+        return step
+
+    def ctc(self, row):
+        frames, n, classes, labels = map(int, re.findall(r"\d+", row))
+        x = torch.rand(frames, n, classes, device=self.device, requires_grad=True)
+        targets = torch.randint(1, classes, (n, labels), device=self.device)
+        lengths = torch.full((n,), frames), torch.full((n,), labels)
+
+        def step():
+            x.grad = None
+            F.ctc_loss(F.log_softmax(x, 2), targets, *lengths).backward()
+
+        return step
 
     def conv(self, shape, row, dtype, channels_last):
         n, c, size, o, k, stride, pad = shape

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <string>
 
@@ -101,6 +102,37 @@ Row addition(std::int64_t count) {
           }};
 }
 
+/// A bidirectional stack, forward and backward: steps, samples, inputs, units, layers.
+template <class Layer> Row recurrent(const char* name, std::array<std::int64_t, 5> s) {
+  std::string full = name;
+  for (std::int64_t v : s) full += "_" + std::to_string(v);
+  return {full, 0, 0, [=](DType) -> Body {
+            const auto [steps, n, inputs, hidden, layers] = s;
+            const auto layer = std::make_shared<Layer>(
+                nn::RecurrentOptions{.input_size = inputs, .hidden_size = hidden, .num_layers = layers, .bidirectional = true});
+            const Tensor x = rand({steps, n, inputs}).requires_grad_(), g = rand({steps, n, 2 * hidden});
+            return [=] {
+              layer->zero_grad();
+              x.set_grad({});
+              (*layer)(x).backward(g);
+            };
+          }};
+}
+
+/// CTC of logits, forward and backward: frames, samples, classes, labels.
+Row ctc(std::array<std::int64_t, 4> s) {
+  std::string name = "ctc_train";
+  for (std::int64_t v : s) name += "_" + std::to_string(v);
+  return {name, 0, 0, [=](DType) -> Body {
+            const auto [frames, n, classes, labels] = s;
+            const Tensor x = rand({frames, n, classes}).requires_grad_(), targets = randint(1, classes, {n, labels});
+            return [=] {
+              x.set_grad({});
+              ctc_loss_with_logits(x, targets).backward();
+            };
+          }};
+}
+
 /// Calls so small that a GPU's time is that of the host: what they cost is measured without waiting for them.
 std::vector<Row> small_rows() {
   std::vector<Row> all;
@@ -135,6 +167,11 @@ std::vector<Row> rows(std::int64_t elements, bool large) {
   for (const auto& shape : shapes) {
     for (const ConvRow which : {ConvRow::plain, ConvRow::biased, ConvRow::train}) all.push_back(conv(shape, which));
   }
+  all.push_back(recurrent<nn::LSTM>("lstm_train", {12, 128, 512, 128, 2}));
+  all.push_back(recurrent<nn::GRU>("gru_train", {16, 128, 512, 128, 2}));
+  all.push_back(recurrent<nn::LSTM>("lstm_train", {50, 64, 256, 512, 1}));
+  all.push_back(ctc({12, 128, 37, 4}));
+  all.push_back(ctc({200, 32, 100, 60}));
   all.push_back(addition(elements));
   all.push_back(elementwise("relu", elements, 2, &relu));
   all.push_back(elementwise("exp", elements, 2, &exp));
