@@ -10,10 +10,12 @@
 
 namespace tensorlite::detail {
 
-/// log(exp(a) + exp(b)); a NaN stays one.
-TL_HOST_DEVICE inline double log_add(double a, double b) {
-  const double high = a > b ? a : b, low = a > b ? b : a;
-  return high == -HUGE_VAL ? low : high + ::log1p(::exp(low - high));
+/// log(exp(a) + exp(b) + exp(c)); a NaN stays one.
+TL_HOST_DEVICE inline double log_add(double a, double b, double c = -HUGE_VAL) {
+  double high = a, middle = b, low = c;
+  if (middle > high) high = b, middle = a;
+  if (low > high) low = high, high = c;
+  return high == -HUGE_VAL ? middle + low : high + ::log(1 + ::exp(middle - high) + ::exp(low - high));
 }
 
 [[noreturn]] inline void throw_ctc_length(const char* op, const char* what, std::int64_t length, std::int64_t sample, std::int64_t most) {
@@ -72,9 +74,7 @@ template <class T> struct CtcSample {
     for (std::int64_t t = 1; t < frames; ++t) {
       const double* before = alpha(t - 1);
       lanes.each(positions(), [&](std::int64_t s) {
-        double sum = before[s];
-        if (s >= 1) sum = log_add(sum, before[s - 1]);
-        if (skips(s)) sum = log_add(sum, before[s - 2]);
+        const double sum = log_add(before[s], s >= 1 ? before[s - 1] : -HUGE_VAL, skips(s) ? before[s - 2] : -HUGE_VAL);
         alpha(t)[s] = sum + score(t, s);
       });
     }
@@ -107,10 +107,8 @@ template <class T> struct CtcSample {
       T* to = gradient + t * gradient_stride;
       const auto rest = [&](std::int64_t s) {  // log-probability of what follows after being at s in this frame
         if (t == frames - 1) return s + 2 >= positions() ? 0 : -HUGE_VAL;
-        double sum = after[s] + score(t + 1, s);
-        if (s + 1 < positions()) sum = log_add(sum, after[s + 1] + score(t + 1, s + 1));
-        if (s + 2 < positions() && skips(s + 2)) sum = log_add(sum, after[s + 2] + score(t + 1, s + 2));
-        return sum;
+        return log_add(after[s] + score(t + 1, s), s + 1 < positions() ? after[s + 1] + score(t + 1, s + 1) : -HUGE_VAL,
+                       s + 2 < positions() && skips(s + 2) ? after[s + 2] + score(t + 1, s + 2) : -HUGE_VAL);
       };
       const std::int64_t work = positions() > classes ? positions() : classes;
       lanes.each(work, [&](std::int64_t i) {
