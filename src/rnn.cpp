@@ -175,7 +175,7 @@ RnnStack run_rnn(RnnKind kind, const Tensor& input, const std::vector<RnnWeights
                  const RnnOptions& options) {
   const char* op = kind == RnnKind::lstm ? "LSTM" : kind == RnnKind::tanh || kind == RnnKind::relu ? "RNN" : "GRU";
   const RnnPlan p = make_plan(op, kind, input, weights, inputs, options);
-  Tensor x = input.to(p.dtype), lengths;
+  Tensor x = lowers(input, weights[0].w_ih) ? input : input.to(p.dtype), lengths;
   if (inputs.lengths.defined()) {
     lengths = as_index(op, inputs.lengths).to(Placed<2>(op, input, weights[0].w_hh).device);
     x = without_padding(p, x, lengths);

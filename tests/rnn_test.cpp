@@ -239,6 +239,24 @@ TEST_CASE("recurrent results do not depend on the number of threads") {
   config::set_num_threads(threads);
 }
 
+TEST_CASE("recurrent layers in mixed precision: input products in the half type, the recurrence in float32") {
+  const DeviceScope scope(GENERATE(from_range(test_devices())));
+  manual_seed(13);
+  const std::vector<RnnWeights> weights = random_weights(RnnKind::lstm, {5, 3, 8, 6, 2, 2}, kFloat32);
+  const Tensor x = leaf(randn({5, 3, 8}));
+  const RnnResult plain = lstm(x, weights, {}, {.bidirectional = true});
+  const Tensor expected = grad({sum(square(plain.output))}, {x})[0];
+  const Autocast autocast;
+  const RnnResult mixed = lstm(x, weights, {}, {.bidirectional = true}), half = lstm(x.to(kBFloat16), weights, {}, {.bidirectional = true});
+  CHECK_VALUES(mixed.output, plain.output, 0.02, 0.02);
+  CHECK(mixed.output.dtype() == kFloat32);
+  CHECK(difference(mixed.output, plain.output, 0, 0) != "");
+  CHECK(half.output.dtype() == kBFloat16);
+  CHECK_VALUES(half.output, plain.output, 0.02, 0.02);
+  CHECK(half.state.c.dtype() == kFloat32);
+  CHECK_VALUES(grad({sum(square(mixed.output))}, {x})[0], expected, 0.05, 0.05);
+}
+
 TEST_CASE("recurrent layers say what is wrong") {
   const DeviceScope scope(GENERATE(from_range(test_devices())));
   const std::vector<RnnWeights> weights = random_weights(RnnKind::lstm, {4, 2, 3, 5, 1, 1}, kFloat32);
