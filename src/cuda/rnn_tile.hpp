@@ -115,7 +115,7 @@ template <class Cell, class T, int kRows> struct RnnTileForward : RnnTile<Cell, 
       const T* w = weights + from + i;
       Column sum = {};
 #if defined(__CUDA_ARCH__)
-#pragma unroll 4
+#pragma unroll 8  // so many weights are under way at once
 #endif
       for (int k = 0; k < hidden; ++k) {
         const T weight = w[static_cast<std::int64_t>(k) * width];
@@ -204,7 +204,7 @@ template <class Cell, class T, int kRows> struct RnnTileBackward : RnnTile<Cell,
       const T* w = weights + static_cast<std::int64_t>(row_of_gate) * hidden + k;
       Column sum = {};
 #if defined(__CUDA_ARCH__)
-#pragma unroll 4
+#pragma unroll 8  // so many weights are under way at once
 #endif
       for (int j = 0; j < hidden; ++j) {
         const T weight = w[static_cast<std::int64_t>(j) * hidden];
