@@ -42,6 +42,20 @@ json train(const TempFolder& folder, const std::string& arguments, int threads =
   return json::parse(file_bytes(folder / "figures.json"));
 }
 
+/// The file of the first picture in a report.
+std::string first_picture(const std::string& html) {
+  const std::string mark = "data:image/png;base64,", digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  std::uint32_t group = 0;
+  int bits = 0;
+  for (std::size_t at = html.find(mark) + mark.size(); html[at] != '=' && html[at] != '"'; ++at) {
+    group = group << 6 | static_cast<std::uint32_t>(digits.find(html[at]));
+    bits += 6;
+    if (bits >= 8) bytes += static_cast<char>(group >> (bits -= 8) & 0xff);
+  }
+  return bytes;
+}
+
 /// All figures of all epochs but the time.
 std::vector<double> figures(const json& run) {
   std::vector<double> values;
@@ -106,8 +120,8 @@ TEST_CASE("readings are compared with the truth letter by letter") {
   CHECK(letters.at('O').shown == 4);
   CHECK(letters.at('O').wrong == 2);
   CHECK(letters.at('1').wrong == 0);
-  CHECK_THAT(describe_errors(evaluation, 5), ContainsSubstring("O 2 of 4 (missed 1, as 0 1)"));
-  CHECK(error_table(evaluation).rows == std::vector<std::vector<std::string>>{{"O", "4", "2", "50.00 %", "missed 1, as 0 1"}});
+  CHECK_THAT(describe_errors(evaluation, 5), ContainsSubstring("O 2 of 4 (missed: 1, as 0: 1)"));
+  CHECK(error_table(evaluation).rows == std::vector<std::vector<std::string>>{{"O", "4", "2", "50.00 %", "missed: 1, as 0: 1"}});
 }
 
 TEST_CASE("scores become texts and losses: heads, blank first, blank last") {
@@ -279,6 +293,11 @@ TEST_CASE("a trained network is evaluated and reads pictures; what it cannot rea
   CHECK_THAT(html, ContainsSubstring("Captchas: model ctc-lstm (small), 2 epochs") && ContainsSubstring("<h2>Samples</h2>") &&
                        ContainsSubstring("<h2>Hardest cases</h2>") && ContainsSubstring("Errors per letter") &&
                        ContainsSubstring("data:image/png;base64,"));
+  const Recipe recipe = make_recipe("ctc-lstm", "small");
+  std::vector<std::uint8_t> rgb(recipe.image.bytes());
+  Generator(recipe.image, recipe.alphabet, 1, std::make_shared<const Glyphs>(Glyphs::default_font(), recipe.alphabet))
+      .draw(kFirstEvaluation, rgb);
+  CHECK(read_png(folder.write("first.png", first_picture(html)), recipe.image).bytes == rgb);
 
   const auto fresh = run(folder, "evaluate --count 16 --json " + (folder / "evaluation.json") + options);
   INFO(fresh.error);

@@ -78,13 +78,13 @@ std::vector<LetterRow> worst_letters(const Evaluation& evaluation) {
   return rows;
 }
 
-/// "0 11 times, Q once, missed twice"
+/// "as 0: 11, as Q: 1, missed: 2"
 std::string read_as(const LetterErrors& errors) {
   std::vector<std::pair<char, std::int64_t>> most(errors.read_as.begin(), errors.read_as.end());
   std::stable_sort(most.begin(), most.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;
   for (const auto& [letter, count] : most)
-    text += concat(text.empty() ? "" : ", ", letter == '\0' ? "missed" : std::string("as ") + letter, " ", count);
+    text += concat(text.empty() ? "" : ", ", letter == '\0' ? "missed" : std::string("as ") + letter, ": ", count);
   return text;
 }
 

@@ -39,7 +39,7 @@ struct Evaluation {
 Evaluation evaluate(tensorlite::nn::Module& model, const Interpreter& interpreter, std::shared_ptr<const Pictures> pictures,
                     const tensorlite::data::DataLoaderOptions& options);
 
-/// "O 12 of 1,400 (as 0 11, as Q 1)" and so on, worst first; "" when there are none.
+/// "O 12 of 1400 (as 0: 11, as Q: 1)" and so on, worst first; "" when there are none.
 std::string describe_errors(const Evaluation& evaluation, std::size_t most);
 /// A row for each letter that was ever misread, worst first.
 tensorlite::report::Table error_table(const Evaluation& evaluation);
