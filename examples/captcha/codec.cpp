@@ -18,7 +18,7 @@ std::vector<std::int64_t> Codec::encode(std::string_view text) const {
   std::vector<std::int64_t> classes;
   for (const char letter : text) {
     const auto at = alphabet_.find(letter);
-    TL_CHECK(at != std::string::npos, ValueError, "captcha", "the label '", text, "' has ", shown(letter),
+    TL_CHECK(at != std::string::npos, ValueError, "encode", "the label '", text, "' has ", shown(letter),
              ", which is not among the letters ", alphabet_);
     classes.push_back(static_cast<std::int64_t>(at) + shift());
   }

@@ -125,7 +125,7 @@ Arc draw_arc_shape(ImageSize size, Draws& draws) {
 
 Generator::Generator(ImageSize size, std::string_view alphabet, std::uint64_t seed, std::shared_ptr<const Glyphs> glyphs)
     : size_(size), alphabet_(alphabet), seed_(seed), glyphs_(std::move(glyphs)) {
-  TL_CHECK(size.width >= 16 && size.height >= 16, ValueError, "captcha", "a picture of ", size.width, "x", size.height,
+  TL_CHECK(size.width >= 16 && size.height >= 16, ValueError, "Generator", "a picture of ", size.width, "x", size.height,
            " is too small, 16x16 is the least");
 }
 
@@ -135,7 +135,7 @@ std::string Generator::text(std::int64_t index) const {
 }
 
 Drawn Generator::draw(std::int64_t index, std::span<std::uint8_t> out) const {
-  TL_CHECK(out.size() == size_.bytes(), ValueError, "captcha", "room for ", out.size(), " bytes, a picture has ", size_.bytes());
+  TL_CHECK(out.size() == size_.bytes(), ValueError, "draw", "room for ", out.size(), " bytes, a picture has ", size_.bytes());
   Draws draws(seed_, static_cast<std::uint64_t>(index));
   Drawn drawn{draw_text(draws, alphabet_), 0};
   const Colors colors = draw_colors(draws);

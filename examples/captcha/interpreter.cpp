@@ -21,11 +21,11 @@ std::int64_t frames_needed(std::string_view text) {
 
 void check_length(const Recipe& recipe, std::string_view text) {
   if (!recipe.recurrent()) {
-    TL_CHECK(text.size() == kLetters, ValueError, "captcha", "the label '", text, "' has ", text.size(), " letters, model cnn reads ",
+    TL_CHECK(text.size() == kLetters, ValueError, "encode", "the label '", text, "' has ", text.size(), " letters, model cnn reads ",
              kLetters);
     return;
   }
-  TL_CHECK(frames_needed(text) <= recipe.frames(), ValueError, "captcha", "the label '", text, "' needs ", frames_needed(text),
+  TL_CHECK(frames_needed(text) <= recipe.frames(), ValueError, "encode", "the label '", text, "' needs ", frames_needed(text),
            " frames, model ", recipe.model, " has ", recipe.frames(), " (a letter takes one, a repeated letter two)");
 }
 

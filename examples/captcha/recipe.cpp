@@ -177,8 +177,8 @@ void make_small(Recipe& recipe) {
 std::int64_t Recipe::frames() const { return extent_of_features(*this).width; }
 
 Recipe make_recipe(const std::string& model, const std::string& scale) {
-  TL_CHECK(model == "cnn" || model == "ctc-gru" || model == "ctc-lstm", ValueError, "captcha", "there is no model '", model, "'");
-  TL_CHECK(scale == "full" || scale == "small", ValueError, "captcha", "there is no size '", scale, "'");
+  TL_CHECK(model == "cnn" || model == "ctc-gru" || model == "ctc-lstm", ValueError, "make_recipe", "there is no model '", model, "'");
+  TL_CHECK(scale == "full" || scale == "small", ValueError, "make_recipe", "there is no size '", scale, "'");
   Recipe recipe = model == "cnn" ? full_cnn() : model == "ctc-gru" ? full_gru() : full_lstm();
   if (scale == "small") make_small(recipe);
   return recipe;
