@@ -13,7 +13,7 @@ LEVELS = {
     "backend": 1, "detail": 1,
     "device": 2, "tensor": 2, "autograd": 2, "autocast": 2,
     "ops": 3,
-    "nn": 4, "optim": 4, "data": 4, "io": 4, "metrics": 4, "report": 4,
+    "nn": 4, "optim": 4, "data": 4, "io": 4, "metrics": 4, "report": 4, "capture": 4,
     "tensorlite": 5, "eigen": 5, "dlpack": 5,
 }  # fmt: skip
 OPT_IN = {"eigen": r"Eigen/"}  # what an opt-in header may include besides standard headers

@@ -1,4 +1,6 @@
 // Out-of-line L2: the recorded graph and the backward engine.
+#include "recording.hpp"
+
 #include <tensorlite/autograd.hpp>
 #include <tensorlite/ops/elementwise.hpp>
 #include <tensorlite/ops/reduce.hpp>
@@ -169,6 +171,7 @@ void Tensor::set_grad(Tensor gradient) const {
   TL_CHECK(defined(), ValueError, "set_grad", "the tensor is undefined: it was default-constructed and never assigned");
   TL_CHECK(!gradient.defined() || gradient.sizes() == sizes(), ShapeError, "set_grad", "a gradient of shape ", gradient.sizes(),
            " for a tensor of shape ", sizes());
+  if (runtime::Recording* recording = runtime::recording()) recording->note(*impl_);
   detail::AutogradMeta& meta = detail::meta_of(*impl_);
   if (!gradient.defined()) meta.grad.reset();
   else meta.grad = std::make_shared<Tensor>(std::move(gradient));
@@ -201,10 +204,22 @@ bool is_exclusive(const Tensor& tensor) {
          tensor.is_contiguous();
 }
 
+/// In a captured step: a gradient that was there before it is added to in every run.
+void note_recorded_leaf(runtime::Recording& recording, TensorImpl& leaf) {
+  runtime::RecordedLeaf& noted = recording.note(leaf);
+  const Tensor stored = Tensor(noted.leaf).grad();
+  if (!stored.defined() || !noted.before.defined() || !stored.shares_storage(noted.before)) return;
+  if (is_grad_enabled())
+    runtime::refuse_capture("backward", "it would record the sum with a gradient from before the step; drop the gradient first");
+  noted.accumulates = true;
+}
+
 std::mutex leaf_mutex;
 
 void accumulate_leaf(TensorImpl& leaf, Tensor gradient) {
   const std::lock_guard lock(leaf_mutex);
+  if (runtime::Recording* recording = runtime::recording()) [[unlikely]]
+    note_recorded_leaf(*recording, leaf);
   AutogradMeta& meta = meta_of(leaf);
   if (!meta.grad) meta.grad = std::make_shared<Tensor>();
   Tensor& stored = *meta.grad;

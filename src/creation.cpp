@@ -115,7 +115,7 @@ Tensor detail::from_host(const void* data, std::int64_t count, DType dtype, cons
   TL_CHECK(count == sizes.product(), ShapeError, "from_span", count, " values do not fill shape ", sizes, " of ", sizes.product(),
            " elements");
   Tensor out = make_tensor(sizes, dtype, resolve_device("from_span", options));
-  if (count > 0) copy_bytes(out.raw().data, out.device(), data, cpu_device(), static_cast<std::size_t>(out.nbytes()));
+  if (count > 0) copy_bytes(out.raw().data, out.device(), data, cpu_device(), static_cast<std::size_t>(out.nbytes()), "from_span");
   if (options.dtype && *options.dtype != dtype) {
     Tensor converted = make_tensor(sizes, *options.dtype, out.device());
     TL_CALL((OpPlace{"Cast", out.device()}), copy, converted.raw(), out.raw());

@@ -16,6 +16,14 @@ Tensor as_index(const char* op, const Tensor& index) {
   return index.to(kInt64);
 }
 
+Tensor refuse_negative(const char* op, const Tensor& index, std::int64_t size) {
+  const Tensor negative = index < 0;
+  if (negative.device().is_gpu()) return masked_fill(index, negative, std::numeric_limits<std::int64_t>::min());
+  TL_CHECK(!any(negative).item<bool>(), IndexError, op, "index ", min(index).item<std::int64_t>(), " is negative; expected one in [0, ",
+           size, ")");
+  return index;
+}
+
 Tensor gather_forward(const Tensor& x, const Tensor& index, int axis) {
   const Placed<2> in("GatherNd", x, index);
   Tensor out = make_tensor(index.sizes(), x.dtype(), in.device);
@@ -99,12 +107,17 @@ void random_(Tensor& x, const char* op, RandomKind kind, double a, double b) {
 
 Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
   TL_CHECK(classes > 0, ValueError, "one_hot", "the number of classes must be positive, it is ", classes);
-  const Tensor places = detail::as_index("one_hot", index);
-  if (places.numel() > 0) {
+  Tensor places = detail::as_index("one_hot", index);
+  const DeviceScope scope(places.device());
+  const Tensor numbers = arange(0, classes);
+  if (places.device().is_gpu()) {  // which is not waited for: index_select has it checked
+    const Tensor flat = detail::refuse_negative("one_hot", places.reshape({-1}), classes);
+    places = index_select(numbers, 0, flat).reshape(places.sizes());
+  } else if (places.numel() > 0) {
     const std::int64_t low = min(places).item<std::int64_t>(), high = max(places).item<std::int64_t>();
     TL_CHECK(low >= 0 && high < classes, IndexError, "one_hot", "index ", low < 0 ? low : high, " is outside [0, ", classes, ")");
   }
-  return (unsqueeze(places, -1) == arange(0, classes, 1, {.device = index.device()})).to(dtype);
+  return (unsqueeze(places, -1) == numbers).to(dtype);
 }
 
 }  // namespace tensorlite

@@ -1,5 +1,6 @@
 // Out-of-line L4: optimizers.
 #include "optim_state.hpp"
+#include "recording.hpp"
 
 #include <tensorlite/ops/elementwise.hpp>
 #include <tensorlite/ops/reduce.hpp>
@@ -56,7 +57,55 @@ struct Optimizer::Batch {
   std::vector<Tensor> weights, gradients;         ///< dense
   std::vector<std::pair<Tensor, Tensor>> copies;  ///< a parameter with gaps, and its dense stand-in
   std::array<std::vector<View>, kMaxStates> states;
-  std::vector<std::int64_t*> counters;  ///< of steps, moved when the kernel has run
+  std::vector<Parameter*> parameters;
+};
+
+/// A recorded call of the kernel.
+class Optimizer::RecordedStep : public runtime::RecordedUpdate {
+ public:
+  RecordedStep(Optimizer& optimizer, std::size_t group, const Batch& batch, double grad_scale)
+      : optimizer_(optimizer), group_(group), grad_scale_(grad_scale) {
+    for (const Parameter* p : batch.parameters)
+      parameters_.push_back({static_cast<std::size_t>(p - optimizer.groups_[group].parameters.data()), memory_of(*p)});
+  }
+  void check() const override {
+    const auto& all = optimizer_.groups_[group_].parameters;
+    const std::int64_t step = all[parameters_.front().index].step;
+    for (const auto& [index, memory] : parameters_) {
+      const Parameter& p = all[index];
+      TL_CHECK(memory == memory_of(p), CaptureError, optimizer_.name_, "parameter '", p.name,
+               "' or its state lies elsewhere than when the step was captured; capture the step again");
+      TL_CHECK(p.step == step, CaptureError, optimizer_.name_, "parameter '", p.name, "' has done ", p.step, " steps, another ", step,
+               ", but they were captured together; capture the step again");
+    }
+  }
+  OptimizerParams advance() override {
+    ParameterGroup& group = optimizer_.groups_[group_];
+    OptimizerParams params = group.params;
+    params.grad_scale = grad_scale_;
+    for (const auto& [index, memory] : parameters_) {
+      params.step = ++group.parameters[index].step;
+      detail::bump_version(group.parameters[index].tensor);
+    }
+    return params;
+  }
+
+ private:
+  using Memory = std::array<const void*, kMaxStates + 1>;
+  struct Place {
+    std::size_t index;
+    Memory memory;
+  };
+  static Memory memory_of(const Parameter& p) {
+    Memory memory{p.tensor.raw().data};
+    for (std::size_t s = 0; s < kMaxStates; ++s) memory[s + 1] = p.states[s].defined() ? p.states[s].raw().data : nullptr;
+    return memory;
+  }
+
+  Optimizer& optimizer_;
+  std::size_t group_;
+  double grad_scale_;
+  std::vector<Place> parameters_;
 };
 
 void Optimizer::prepare_states(const ParameterGroup& group, Parameter& parameter) const {
@@ -65,8 +114,12 @@ void Optimizer::prepare_states(const ParameterGroup& group, Parameter& parameter
   for (std::size_t s = 0; s < kMaxStates; ++s) {
     Tensor& state = parameter.states[s];
     if (!uses_state(kind_, group.params, s)) continue;
+    const bool there = state.defined() && state.device() == w.device() && state.dtype() == dtype;
+    if (!there && runtime::recording())
+      runtime::refuse_capture(name_, detail::concat("parameter '", parameter.name, "' has no state '", info(kind_).states[s],
+                                                    "' yet, which would be made anew in every run; its first step must be in the warmup"));
     if (!state.defined()) state = zeros(w.sizes(), {.dtype = dtype, .device = w.device()});
-    else if (state.device() != w.device() || state.dtype() != dtype) state = as(state, dtype, w.device());  // the module was moved
+    else if (!there) state = as(state, dtype, w.device());  // the module was moved
   }
 }
 
@@ -94,13 +147,13 @@ void Optimizer::add_to_batch(std::vector<Batch>& batches, const ParameterGroup& 
     w = dense;
   }
   batch->weights.push_back(w);
-  batch->counters.push_back(&parameter.step);
+  batch->parameters.push_back(&parameter);
   batch->gradients.push_back(as(gradient, w.dtype(), w.device()));
   for (std::size_t s = 0; s < kMaxStates; ++s)
     batch->states[s].push_back(uses_state(kind_, group.params, s) ? parameter.states[s].raw() : View());
 }
 
-void Optimizer::run(const Batch& batch, OptimizerParams params) const {
+void Optimizer::run(const Batch& batch, std::size_t group, double grad_scale) {
   const auto views = [](const std::vector<Tensor>& tensors) {
     std::vector<View> list;
     for (const Tensor& t : tensors) list.push_back(t.raw());
@@ -109,10 +162,15 @@ void Optimizer::run(const Batch& batch, OptimizerParams params) const {
   const std::vector<View> weights = views(batch.weights), gradients = views(batch.gradients);
   std::vector<View> states;
   for (std::size_t s = 0; s < kMaxStates; ++s) states.insert(states.end(), batch.states[s].begin(), batch.states[s].end());
+  OptimizerParams params = groups_[group].params;
   params.step = batch.step;
+  params.grad_scale = grad_scale;
   const detail::OpPlace place{info(kind_).op, batch.device};
   TL_CALL(place, optimizer_step, kind_, weights, gradients, states, params);
-  for (std::int64_t* counter : batch.counters) *counter = batch.step;
+  if (runtime::Recording* recording = runtime::recording())
+    recording->updates.push_back(std::make_unique<RecordedStep>(*this, group, batch, grad_scale));
+  else
+    for (Parameter* p : batch.parameters) p->step = batch.step;
   for (const Tensor& w : batch.weights) detail::bump_version(w);
   for (auto [parameter, dense] : batch.copies) parameter.copy_(dense);
 }
@@ -120,12 +178,10 @@ void Optimizer::run(const Batch& batch, OptimizerParams params) const {
 void Optimizer::step(const StepOptions& options) {
   NoGradGuard guard;
   check_gradients();
-  for (ParameterGroup& group : groups_) {
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
     std::vector<Batch> batches;
-    for (Parameter& parameter : group.parameters) add_to_batch(batches, group, parameter);
-    OptimizerParams params = group.params;
-    params.grad_scale = options.grad_scale;
-    for (const Batch& batch : batches) run(batch, params);
+    for (Parameter& parameter : groups_[group].parameters) add_to_batch(batches, groups_[group], parameter);
+    for (const Batch& batch : batches) run(batch, group, options.grad_scale);
   }
 }
 
@@ -206,13 +262,25 @@ void Optimizer::load_state_dict(const StateDict& dict) {
       if (!reader.has(state_key(p.name, "step"))) continue;  // it had no gradient yet
       reader.take_number(state_key(p.name, "step"), p.step);
       for (std::size_t s = 0; s < kMaxStates; ++s)
-        if (uses_state(kind_, loaded[g].params, s))
-          if (const Tensor t = reader.take(state_key(p.name, info(kind_).states[s]), p.tensor.sizes()); t.defined())
-            p.states[s] = as(t, state_dtype(p.tensor.dtype()), p.tensor.device()).clone();
+        if (uses_state(kind_, loaded[g].params, s)) p.states[s] = reader.take(state_key(p.name, info(kind_).states[s]), p.tensor.sizes());
     }
   }
   reader.finish();
+  for (std::size_t g = 0; g < loaded.size(); ++g)
+    for (std::size_t i = 0; i < loaded[g].parameters.size(); ++i) adopt_states(groups_[g].parameters[i], loaded[g].parameters[i]);
   groups_ = std::move(loaded);
+}
+
+void Optimizer::adopt_states(const Parameter& old, Parameter& loaded) {
+  const NoGradGuard guard;
+  const DType dtype = state_dtype(loaded.tensor.dtype());
+  for (std::size_t s = 0; s < kMaxStates; ++s) {
+    const Tensor given = loaded.states[s];
+    Tensor kept = old.states[s];
+    const bool stays = kept.defined() && kept.device() == loaded.tensor.device() && kept.dtype() == dtype;
+    if (stays) loaded.states[s] = given.defined() ? kept.copy_(given) : kept.zero_();
+    else if (given.defined()) loaded.states[s] = as(given, dtype, loaded.tensor.device()).clone();
+  }
 }
 
 // ------------------------------------------------------------------------------------------------------------------- the kinds

@@ -1,5 +1,5 @@
 // Where an op runs: scopes, the rules of placement, implicit copies, and the log that says so.
-#include "runtime_state.hpp"
+#include "recording.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -227,6 +227,7 @@ PlacementEvent event_of(const char* op, Device device, const ThreadData& thread,
 
 void KernelCall::report(const std::vector<View>& views) {
   ThreadData& thread = thread_data();
+  if (thread.recording) thread.recording->use(views);
   Pending pending;
   if (std::strcmp(thread.pending.op, context_.op) == 0 && thread.pending.device == context_.device) {
     pending = thread.pending;

@@ -1,5 +1,5 @@
 // All process-wide state: the devices and their pools, the switches, the counters, the random seed, the state of a thread.
-#include "runtime_state.hpp"
+#include "recording.hpp"
 
 #include "platform.hpp"
 
@@ -221,8 +221,22 @@ using namespace runtime;
 
 ThreadState& thread_state() { return thread_data().state; }
 
+namespace {
+void* allocate_recorded(const Recording& recording, std::size_t bytes) {
+  void* data = nullptr;
+  {
+    std::lock_guard guard(recording.slot->graph_mutex);
+    data = recording.memory->allocate(bytes);
+  }
+  if (!data) throw_out_of_memory(*recording.slot, bytes);
+  return data;
+}
+}  // namespace
+
 void* allocate(Device device, std::size_t bytes) {
   if (bytes == 0) return nullptr;
+  if (const Recording* r = recording(); r && r->device == device) [[unlikely]]
+    return allocate_recorded(*r, bytes);
   Slot* slot = find_slot(device);
   if (!slot || !slot->open.load(std::memory_order_acquire)) slot = &open_slot("allocate", device);
   order_streams(*slot);
@@ -236,8 +250,9 @@ void release(Device device, void* data) {
   Slot* slot = find_slot(device);
   if (!slot || slot->lost) return;
   if (slot->device.is_gpu()) {
+    if (slot->graph_count.load(std::memory_order_relaxed) > 0 && release_to_graphs(*slot, data)) return;
     try {
-      order_streams(*slot);
+      if (!recording()) order_streams(*slot);
     } catch (const std::exception& error) {  // After main the driver may be gone already, and a tensor of static lifetime dies quietly.
       log(LogLevel::debug, concat("release on ", device, ": ", error.what()));
     }
@@ -250,8 +265,22 @@ void release(Device device, void* data) {
   }
 }
 
-void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+namespace {
+/// Copies within its device are recorded, all others throw.
+void check_recorded_copy(const char* op, Device to, Device from) {
+  const Recording* r = recording();
+  if (!r || (to == r->device && from == r->device)) return;
+  if (to.is_cpu())
+    refuse_capture(op, "it waits for the device and brings a result to the host; return the tensor from the step and read it afterwards");
+  if (from.is_cpu())
+    refuse_capture(op, "it copies host memory, as it is now, to the device; make the tensor before the step, or pass it as an input");
+  refuse_capture(op, concat("it copies from ", from, " to ", to, "; keep the whole step on one device"));
+}
+}  // namespace
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes, const char* op) {
   if (bytes == 0) return;
+  check_recorded_copy(op, to_device, from_device);
   if (to_device.is_cpu() && from_device.is_cpu()) {
     std::memcpy(to, from, bytes);
     return;
@@ -280,11 +309,17 @@ KernelCall::KernelCall(const OpPlace& place) {
               .allocate = &allocate,
               .release = &release};
   add(thread_counters().ops[static_cast<std::size_t>(slot->number)], 1);
+  if (const Recording* r = recording()) [[unlikely]] {
+    r->check_place(place);
+    context_.graph = r->graph;
+    observed_ = true;
+  }
 }
 
 }  // namespace detail
 
 void synchronize(Device device) {
+  runtime::refuse_in_capture("synchronize", "it waits for the device; wait after the step");
   runtime::Slot* slot = runtime::find_slot(device);
   if (!slot) detail::require_device("synchronize", device);
   if (slot && slot->open.load(std::memory_order_acquire) && slot->backend->synchronize) slot->backend->synchronize(slot->physical);
@@ -298,9 +333,14 @@ void synchronize() {
 
 void manual_seed(std::uint64_t seed) { set_rng_state({.seed = seed, .offset = 0}); }
 PhiloxKey next_philox_key() {
+  if (runtime::Recording* r = runtime::recording()) [[unlikely]]
+    return {.seed = 0, .offset = r->draws++};  // counted from the key that each run is given
+  return runtime::take_draws(1);
+}
+PhiloxKey runtime::take_draws(std::uint64_t count) {
   std::lock_guard guard(runtime::state().random);
   PhiloxKey key = runtime::state().key;
-  ++runtime::state().key.offset;
+  runtime::state().key.offset += count;
   return key;
 }
 PhiloxKey get_rng_state() {
@@ -308,6 +348,7 @@ PhiloxKey get_rng_state() {
   return runtime::state().key;
 }
 void set_rng_state(PhiloxKey key) {
+  runtime::refuse_in_capture("set_rng_state", "the random numbers cannot be set anew in every run; seed them before or after the step");
   std::lock_guard guard(runtime::state().random);
   runtime::state().key = key;
 }

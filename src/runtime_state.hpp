@@ -30,6 +30,9 @@ struct Physical {
   std::vector<LogicalDeviceConfiguration> slices;
 };
 
+class GraphMemory;
+struct Recording;
+
 /// One logical device: made at initialization, opened (context, pool) at first use.
 struct Slot {
   Device device;
@@ -42,6 +45,10 @@ struct Slot {
   bool lost = false;  ///< in a child process forked after the device was opened
   std::unique_ptr<detail::CachingAllocator> pool;
   std::atomic<void*> last_stream{nullptr};  ///< that allocated or released
+
+  std::mutex graph_mutex;
+  std::vector<std::shared_ptr<GraphMemory>> graph_memories;  ///< of recorded graphs; see graph_memory.hpp
+  std::atomic<int> graph_count{0};                           ///< of those
 };
 
 /// What can be switched at any time and every op reads: one word, one load.
@@ -83,8 +90,10 @@ struct ThreadData {
   detail::ThreadState state;
   Pending pending;
   Counters* counters = nullptr;
+  Recording* recording = nullptr;  ///< the step that the thread captures; see recording.hpp
 };
 ThreadData& thread_data();
+inline Recording* recording() { return thread_data().recording; }
 Counters& thread_counters();
 
 struct State {

@@ -69,10 +69,10 @@ Tensor dense_copy(const char* op, const Tensor& x) {
 Tensor dense(const Tensor& x) { return x.is_contiguous() ? x : dense_copy("Copy", x); }
 
 /// The elements, row-major, on another device. Not recorded, not logged as an op.
-Tensor copy_to_device(const Tensor& x, Device device) {
+Tensor copy_to_device(const char* op, const Tensor& x, Device device) {
   const Tensor from = dense(x);
   Tensor out = make_tensor(from.sizes(), from.dtype(), device);
-  if (out.numel() > 0) copy_bytes(out.raw().data, device, from.raw().data, from.device(), static_cast<std::size_t>(out.nbytes()));
+  if (out.numel() > 0) copy_bytes(out.raw().data, device, from.raw().data, from.device(), static_cast<std::size_t>(out.nbytes()), op);
   return out;
 }
 
@@ -91,7 +91,7 @@ Device place_inputs(const char* op, const Tensor* const* inputs, Tensor* copies,
   for (int i = 0; i < count; ++i) {
     if (devices[i] == device) continue;
     record_copy(op, i, devices[i], device, inputs[i]->nbytes());
-    copies[i] = copy_to_device(*inputs[i], device);
+    copies[i] = copy_to_device(op, *inputs[i], device);
   }
   return device;
 }
@@ -141,7 +141,7 @@ void Tensor::copy_to_host(void* out, DType expected) const {
            " tensor; convert with to() first");
   if (numel() == 0) return;
   const Tensor flat = detail::dense(*this);
-  detail::copy_bytes(out, cpu_device(), flat.raw().data, flat.device(), static_cast<std::size_t>(flat.nbytes()));
+  detail::copy_bytes(out, cpu_device(), flat.raw().data, flat.device(), static_cast<std::size_t>(flat.nbytes()), "to_vector");
 }
 
 namespace {
@@ -155,7 +155,7 @@ template <class T> T read_as(const std::byte* bytes) {
 Scalar Tensor::item_scalar() const {
   TL_CHECK(numel() == 1, ShapeError, "item", "needs exactly one element, the tensor has shape ", sizes());
   alignas(8) std::byte bytes[8];
-  detail::copy_bytes(bytes, cpu_device(), raw().data, device(), static_cast<std::size_t>(size_of(dtype())));
+  detail::copy_bytes(bytes, cpu_device(), raw().data, device(), static_cast<std::size_t>(size_of(dtype())), "item");
   switch (dtype()) {
     case DType::float32: return read_as<float>(bytes);
     case DType::float64: return read_as<double>(bytes);
@@ -183,7 +183,7 @@ Tensor Tensor::to(DType dtype) const {
 Tensor Tensor::to(Device device) const {
   if (raw().device == device) return *this;
   detail::require_device("to", device);
-  return detail::record("Copy", detail::copy_to_device(*this, device), {*this}, {}, &detail::pass_through);
+  return detail::record("Copy", detail::copy_to_device("to", *this, device), {*this}, {}, &detail::pass_through);
 }
 
 Tensor Tensor::to(std::string_view device) const {
@@ -213,7 +213,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
            " does not fit into shape ", sizes());
   const detail::TensorRef others[] = {source};
   const bool recorded = detail::records_inplace("copy_", *this, others);
-  Tensor from = source.device() == device() ? source.detach() : detail::copy_to_device(source, device());
+  Tensor from = source.device() == device() ? source.detach() : detail::copy_to_device("copy_", source, device());
   // Overlap: elements would be read after they were overwritten, unless both views are the same.
   const bool same = from.raw().data == raw().data && from.sizes() == sizes() && from.strides() == strides();
   if (from.shares_storage(*this) && !same) from = detail::dense_copy("Copy", from);

@@ -101,6 +101,9 @@ struct Context {
   bool deterministic = false;  ///< throw rather than give results that change from run to run
   bool allow_tf32 = false;
   bool autotune = false;
+  /// The graph that this call is recorded into, null when it runs at once: see Backend::begin_graph. A kernel then waits for nothing, and
+  /// takes its PhiloxKey's offset and its OptimizerParams not from the call but from what each run of the graph is given.
+  void* graph = nullptr;
   void* (*allocate)(Device, std::size_t bytes) = nullptr;  ///< from the device's pool; throws OutOfMemoryError
   void (*release)(Device, void*) = nullptr;
 };
@@ -238,6 +241,12 @@ struct Finding {
   std::string problem = {}, remedy = {};  ///< one sentence each; empty when ok
 };
 
+/// What may differ from one run of a graph to the next.
+struct GraphInputs {
+  PhiloxKey key;                                     ///< a recorded draw of offset n uses key.offset + n
+  std::span<const OptimizerParams> optimizer_steps;  ///< one per recorded call of optimizer_step, in order
+};
+
 /// A set of devices with their memory, streams and kernels. Plain data: a plug-in fills one and needs no symbol of the core.
 /// `physical` is the backend's own ordinal. Functions throw Error types on failure unless noted.
 struct Backend {
@@ -261,6 +270,15 @@ struct Backend {
   void (*copy_bytes)(void* to, int to_physical, const void* from, int from_physical, std::size_t bytes, void* stream) = nullptr;
   void* (*current_stream)(int physical) = nullptr;  ///< of the calling thread
   void (*synchronize)(int physical) = nullptr;      ///< waits for all work; throws BackendError for a failed kernel
+
+  // Graphs: work recorded once and run again and again. Null where the backend has none.
+  /// From now on the calling thread's kernels on this device are recorded and not run; they come with Context::graph set to the result.
+  void* (*begin_graph)(int physical) = nullptr;
+  /// Ends the recording; the graph can be run.
+  void (*end_graph)(void* graph) = nullptr;
+  void (*run_graph)(void* graph, const GraphInputs& inputs) = nullptr;  ///< ordered after the stream's work
+  /// Waits until its last run has ended; also gives up a recording that has not ended. Never throws.
+  void (*destroy_graph)(void* graph) = nullptr;
 };
 
 namespace detail {

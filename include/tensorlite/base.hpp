@@ -189,6 +189,7 @@ TL_DEFINE_ERROR(AlreadyInitializedError, DeviceError);
 TL_DEFINE_ERROR(BackendError, DeviceError);
 TL_DEFINE_ERROR(OutOfMemoryError, DeviceError);
 TL_DEFINE_ERROR(AutogradError, Error);
+TL_DEFINE_ERROR(CaptureError, Error);  ///< An op that cannot be part of a captured step (capture.hpp).
 
 /// A kernel that this device cannot have.
 class TL_TYPE_API NotImplementedError : public Error {

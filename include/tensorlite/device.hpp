@@ -96,7 +96,7 @@ TL_API std::vector<Finding> diagnose_gpus();
 TL_API void require_gpu();
 TL_API void set_float32_precision(Float32Precision precision);
 TL_API Float32Precision get_float32_precision();
-TL_API void set_deterministic(bool enable);  ///< every op is deterministic or throws
+TL_API void set_deterministic(bool enable);  ///< the same bits in every run: every op is deterministic or throws; no autotuning
 TL_API bool get_deterministic();
 /// Default false. True: the first product or convolution of a shape on a GPU measures several algorithms and keeps the fastest (10 to
 /// 100 ms). Convolutions in float32 without tf32 always do, as cuDNN guesses badly there. Nothing is measured in deterministic mode.
@@ -241,8 +241,8 @@ TL_API void record_copy(const char* op, int input, Device from, Device to, std::
 /// Memory from the device's pool; throws OutOfMemoryError. 0 bytes: null.
 TL_API void* allocate(Device device, std::size_t bytes);
 TL_API void release(Device device, void* data);
-/// Copies bytes between devices (or within one).
-TL_API void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+/// Copies bytes between devices (or within one) for `op`. Throws CaptureError while the thread captures a step, within its device excepted.
+TL_API void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes, const char* op = "copy");
 }  // namespace detail
 
 }  // namespace tensorlite

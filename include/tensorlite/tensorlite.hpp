@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorlite/autocast.hpp>
+#include <tensorlite/capture.hpp>
 #include <tensorlite/ops/conv.hpp>
 #include <tensorlite/ops/ctc.hpp>
 #include <tensorlite/ops/elementwise.hpp>

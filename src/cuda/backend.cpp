@@ -1,5 +1,6 @@
 // The plug-in's entry, and what is known of devices and libraries before anything is used.
 #include "driver.hpp"
+#include "graph.hpp"
 #include "state.hpp"
 
 #include <cstdio>
@@ -198,6 +199,10 @@ extern "C" TL_API const tensorlite::Backend* tensorlite_backend(const char**) {
       .copy_bytes = &cuda::copy_bytes,
       .current_stream = &current_stream,
       .synchronize = &cuda::synchronize,
+      .begin_graph = &begin_graph,
+      .end_graph = &end_graph,
+      .run_graph = &run_graph,
+      .destroy_graph = &destroy_graph,
   };
   return &backend;
 }

@@ -21,8 +21,8 @@ inline cudaStream_t stream_of(const Context& context) { return static_cast<cudaS
 /// Throws when the launch just made failed; under TENSORLITE_CUDA_SYNC=1 also when the kernel did.
 void check_launch(const Context& context);
 
-/// True while the stream is being captured into a graph, when nothing may wait for it.
-bool is_capturing(const Context& context);
+/// True while the call is recorded into a graph, when nothing may wait for the stream.
+inline bool is_capturing(const Context& context) { return context.graph != nullptr; }
 
 /// A line on stderr at the log level TENSORLITE_LOG or above: a plug-in has no symbol of the library's own log.
 void log_warning(const std::string& text);

@@ -1,6 +1,6 @@
 // Class-index cross-entropy, fused with log-softmax, and its gradient.
 #include "accumulators.cuh"
-#include "position_flag.hpp"
+#include "index_check.hpp"
 #include "reduction.cuh"
 
 namespace tensorlite::cuda {
@@ -34,14 +34,14 @@ template <class T> struct StoreLoss {
   const std::int64_t* labels;
   std::int64_t classes, ignore_index;
   C smoothing;
-  unsigned long long* bad;
+  IndexCheck check;
   __device__ void operator()(std::int64_t row, const RowSums<C>& sums) const {
     const C lse = sums.exponentials.result();
     const std::int64_t label = labels[row];
     log_sum_exp[row] = lse;
     losses[row] = 0;
     if (label == ignore_index) return;
-    if (label < 0 || label >= classes) return report_position(bad, row);
+    if (label < 0 || label >= classes) return check.report(row, label);
     C loss = lse - load(logits[row * classes + label]);
     if (smoothing > 0) loss = (1 - smoothing) * loss + smoothing * (lse - sums.plain / static_cast<C>(classes));
     losses[row] = loss;
@@ -74,7 +74,6 @@ void cross_entropy(const Context& context, const View& losses, const View& log_s
                    CrossEntropyParams params) {
   const std::int64_t rows = logits.size(0), classes = logits.size(1);
   if (rows == 0) return;
-  const PositionFlag flag(context);
   const std::int64_t* label_data = labels.ptr<std::int64_t>();
   dispatch_floating(context, logits.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -86,13 +85,9 @@ void cross_entropy(const Context& context, const View& losses, const View& log_s
                               classes,
                               params.ignore_index,
                               static_cast<C>(params.label_smoothing),
-                              flag.device()};
+                              check_labels(context, classes, params.ignore_index)};
     reduce_rows<RowSums<C>>(context, rows, classes, LogitRows<T>{logits.ptr<T>(), classes}, finish);
   });
-  const std::int64_t bad = flag.first();
-  if (bad < 0) return;
-  throw IndexError(context.op, detail::concat("label ", flag.value_at(label_data + bad), " at position ", bad, " is outside [0, ", classes,
-                                              ") and is not ignore_index (", params.ignore_index, ")"));
 }
 
 void cross_entropy_backward(const Context& context, const View& grad_logits, const View& grad_losses, const View& logits,

@@ -1,7 +1,7 @@
 // gather, index_select: reading by index. Whole packs are moved where the inner axis is not the indexed one.
 #include "elementwise.cuh"
 #include "launch.cuh"
-#include "position_flag.hpp"
+#include "index_check.hpp"
 
 namespace tensorlite::cuda {
 namespace {
@@ -12,14 +12,13 @@ template <class T, int V> struct Gather {
   const std::int64_t* index;
   const T* in;
   std::int64_t size, stride;  ///< of the indexed axis of `in`
-  unsigned long long* bad;
+  IndexCheck check;
   __device__ void operator()(std::int64_t pack) const {
     std::int64_t offset[3];
     if (layout.wide) layout.offsets_wide(pack, offset);
     else layout.offsets(static_cast<std::uint32_t>(pack), offset);
-    std::int64_t at = index[offset[1]];
-    if (at < 0) at += size;
-    if (at < 0 || at >= size) return report_position(bad, offset[1]);
+    const std::int64_t given = index[offset[1]], at = given < 0 ? given + size : given;
+    if (at < 0 || at >= size) return check.report(offset[1], given);
     *reinterpret_cast<Pack<T, V>*>(out + offset[0]) = *reinterpret_cast<const Pack<T, V>*>(in + offset[2] + at * stride);
   }
 };
@@ -30,9 +29,9 @@ void gather_views(const Context& context, const View& out, const View& in, const
   Dims in_strides = in.strides;
   in_strides[axis] = 0;
   const Axes<3> axes = merge_axes<3>(out.sizes, {&out.strides, &index.strides, &in_strides});
-  const PositionFlag flag(context);
   const std::int64_t stride = in.stride(axis), size = in.size(axis);
   const std::int64_t* index_data = index.ptr<std::int64_t>();
+  const IndexCheck bounds = check_indices(context, size, axis);
   dispatch_size(out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr int V = vector_width(sizeof(T));
@@ -40,15 +39,11 @@ void gather_views(const Context& context, const View& out, const View& in, const
     const std::size_t bytes[3] = {sizeof(T), sizeof(std::int64_t), sizeof(T)};
     if (axes.count && axes.stride[0][1] == 0 && axes.stride[0][2] == 1 && stride % V == 0 && packs_fit<3>(axes, V, data, bytes))
       for_each_index(context, axes.numel() / V,
-                     Gather<T, V>{make_layout(axes, V), out.ptr<T>(), index_data, in.ptr<T>(), size, stride, flag.device()});
+                     Gather<T, V>{make_layout(axes, V), out.ptr<T>(), index_data, in.ptr<T>(), size, stride, bounds});
     else
       for_each_index(context, axes.numel(),
-                     Gather<T, 1>{make_layout(axes, 1), out.ptr<T>(), index_data, in.ptr<T>(), size, stride, flag.device()});
+                     Gather<T, 1>{make_layout(axes, 1), out.ptr<T>(), index_data, in.ptr<T>(), size, stride, bounds});
   });
-  const std::int64_t bad = flag.first();
-  if (bad < 0) return;
-  throw IndexError(context.op,
-                   detail::concat("index ", flag.value_at(index_data + bad), " is out of range for axis ", axis, " of size ", size));
 }
 
 }  // namespace

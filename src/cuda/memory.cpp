@@ -191,7 +191,7 @@ void memory_info(int physical, std::int64_t& free, std::int64_t& total) {
   total = static_cast<std::int64_t>(total_bytes);
 }
 
-void copy_bytes(void* to, int to_physical, const void* from, int from_physical, std::size_t bytes, void*) {
+void copy_bytes(void* to, int to_physical, const void* from, int from_physical, std::size_t bytes, void* stream) {
   if (bytes == 0) return;
   if (to_physical >= 0 && from_physical >= 0 && to_physical != from_physical)
     return between_devices(to, to_physical, from, from_physical, bytes);
@@ -199,8 +199,10 @@ void copy_bytes(void* to, int to_physical, const void* from, int from_physical, 
   if (from_physical < 0) return host_to_device(state, static_cast<char*>(to), static_cast<const char*>(from), bytes);
   const bool to_host = to_physical < 0;
   const cudaMemcpyKind kind = to_host ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice;
-  check("copy", to_host ? "to the host" : "on the device", cudaMemcpyAsync(to, from, bytes, kind, state.stream));
-  if (to_host) check("copy", "waiting for the stream", cudaStreamSynchronize(state.stream));
+  check("copy", to_host ? "to the host" : "on the device", cudaMemcpyAsync(to, from, bytes, kind, static_cast<cudaStream_t>(stream)));
+  if (!to_host) return;
+  check("copy", "waiting for the stream", cudaStreamSynchronize(state.stream));
+  if (index_failed(state)) throw_index_failure(from_physical);
 }
 
 }  // namespace tensorlite::cuda

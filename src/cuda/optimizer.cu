@@ -1,8 +1,10 @@
 // optimizer_step: up to 128 parameters in one launch; PyTorch's formulas, or Keras's where the two differ.
+#include "graph.hpp"
 #include "launch.cuh"
 #include "numeric.cuh"
 
 #include <cmath>
+#include <cstring>
 
 namespace tensorlite::cuda {
 namespace {
@@ -27,6 +29,7 @@ template <class S> struct Factors {
   S scale, shrink, decay, lr, momentum, rest, beta1, rest1, beta2, rest2, eps, root_scale, adam_step;
   bool has_momentum, nesterov, amsgrad, centered, keras;
 
+  Factors() = default;
   Factors(OptimizerKind kind_, const OptimizerParams& p) : kind(kind_) {
     const bool decoupled = p.decoupled_decay || p.keras;
     const double correction1 = 1 - std::pow(p.beta1, static_cast<double>(p.step)),
@@ -117,9 +120,24 @@ template <class S> __device__ void put(void* data, DType dtype, std::int64_t i, 
   }
 }
 
-template <class S>
-__global__ void __launch_bounds__(kThreads)
-    optimizer_kernel(const __grid_constant__ TensorList list, const Factors<S> factors, std::int64_t chunks) {
+/// What a recorded call reads in each run of its graph.
+struct RecordedFactors {
+  Factors<float> narrow;
+  Factors<double> wide;
+  template <class S> __device__ const Factors<S>& get() const {
+    if constexpr (std::is_same_v<S, double>) return wide;
+    else return narrow;
+  }
+};
+static_assert(sizeof(RecordedFactors) <= kStepBytes && std::is_trivially_copyable_v<RecordedFactors>);
+
+/// kRecorded: `recorded` has the factors, not the call.
+template <class S, bool kRecorded>
+__global__ void __launch_bounds__(kThreads) optimizer_kernel(const __grid_constant__ TensorList list, const Factors<S> given,
+                                                             const RecordedFactors* recorded, std::int64_t chunks) {
+  Factors<S> factors;
+  if constexpr (kRecorded) factors = recorded->get<S>();
+  else factors = given;
   for (std::int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
     int low = 0;
     for (int high = list.size; low + 1 < high;) {
@@ -141,9 +159,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class S> void flush(const Context& context, TensorList& list, const Factors<S>& factors, std::int64_t& chunks) {
+template <class S>
+void flush(const Context& context, TensorList& list, const Factors<S>& factors, const RecordedFactors* recorded, std::int64_t& chunks) {
   if (chunks > 0) {
-    optimizer_kernel<S><<<blocks_for(chunks, 1), kThreads, 0, stream_of(context)>>>(list, factors, chunks);
+    auto* kernel = recorded ? &optimizer_kernel<S, true> : &optimizer_kernel<S, false>;
+    kernel<<<blocks_for(chunks, 1), kThreads, 0, stream_of(context)>>>(list, factors, recorded, chunks);
     check_launch(context);
   }
   list.size = 0;
@@ -153,7 +173,7 @@ template <class S> void flush(const Context& context, TensorList& list, const Fa
 /// Every parameter whose type is computed in S.
 template <class S>
 void step_all(const Context& context, OptimizerKind kind, std::span<const View> parameters, std::span<const View> gradients,
-              std::span<const View> states, const OptimizerParams& params) {
+              std::span<const View> states, const OptimizerParams& params, const RecordedFactors* recorded) {
   const Factors<S> factors(kind, params);
   TensorList list;
   std::int64_t chunks = 0;
@@ -175,9 +195,9 @@ void step_all(const Context& context, OptimizerKind kind, std::span<const View> 
       t.state_dtype[s] = state.dtype;
     }
     chunks += (t.count + kChunk - 1) / kChunk;
-    if (list.size == kMostTensors) flush(context, list, factors, chunks);
+    if (list.size == kMostTensors) flush(context, list, factors, recorded, chunks);
   }
-  flush(context, list, factors, chunks);
+  flush(context, list, factors, recorded, chunks);
 }
 
 }  // namespace
@@ -186,8 +206,14 @@ void optimizer_step(const Context& context, OptimizerKind kind, std::span<const 
                     std::span<const View> states, OptimizerParams params) {
   for (const View& parameter : parameters)
     TL_CHECK(is_floating(parameter.dtype), DTypeError, context.op, "needs floating-point parameters, got ", parameter.dtype);
-  step_all<float>(context, kind, parameters, gradients, states, params);
-  step_all<double>(context, kind, parameters, gradients, states, params);
+  const auto* recorded = static_cast<const RecordedFactors*>(next_step(context, kind));
+  step_all<float>(context, kind, parameters, gradients, states, params, recorded);
+  step_all<double>(context, kind, parameters, gradients, states, params, recorded);
+}
+
+void write_step(OptimizerKind kind, const OptimizerParams& params, unsigned char* out) {
+  const RecordedFactors factors{Factors<float>(kind, params), Factors<double>(kind, params)};
+  std::memcpy(out, &factors, sizeof factors);
 }
 
 }  // namespace tensorlite::cuda

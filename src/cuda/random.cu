@@ -1,4 +1,5 @@
 // random and dropout: every element is a function of the key and its index alone, see detail/philox.hpp.
+#include "graph.hpp"
 #include "launch.cuh"
 #include "numeric.cuh"
 
@@ -11,16 +12,23 @@ namespace draws = tensorlite::detail::draws;
 using tensorlite::detail::philox;
 using tensorlite::detail::PhiloxWords;
 
+/// The key of a draw; in a graph its seed and the first offset are what the run was given.
+struct Key {
+  PhiloxKey own;
+  const PhiloxKey* base;
+  __device__ PhiloxKey get() const { return base ? PhiloxKey{base->seed, base->offset + own.offset} : own; }
+};
+
 template <class T> struct FillGroup {
   RandomKind kind;
   T* out;
   std::int64_t count;
-  PhiloxKey key;
+  Key key;
   double a, b;
   __device__ void operator()(std::int64_t group) const {
     constexpr int kPer = draws::kPerGroup<T>;
     T values[kPer];
-    draws::elements(kind, philox(key, static_cast<std::uint64_t>(group)), a, b, values);
+    draws::elements(kind, philox(key.get(), static_cast<std::uint64_t>(group)), a, b, values);
 #pragma unroll
     for (int i = 0; i < kPer; ++i)
       if (group * kPer + i < count) out[group * kPer + i] = values[i];
@@ -31,7 +39,7 @@ template <class T> struct DropGroup {
   T* out;
   const T* in;
   std::int64_t count;
-  PhiloxKey key;
+  Key key;
   Compute<T> scale;
   bool drops_some, packed;
   std::uint32_t last_dropped;
@@ -39,7 +47,7 @@ template <class T> struct DropGroup {
     return drops_some && word <= last_dropped ? store<T>(Compute<T>(0)) : store<T>(load(x) * scale);
   }
   __device__ void operator()(std::int64_t group) const {
-    const PhiloxWords words = philox(key, static_cast<std::uint64_t>(group));
+    const PhiloxWords words = philox(key.get(), static_cast<std::uint64_t>(group));
     const std::int64_t first = group * 4;
     if (packed && first + 4 <= count) {
       Pack<T, 4> pack = reinterpret_cast<const Pack<T, 4>*>(in)[group];
@@ -61,7 +69,7 @@ void random(const Context& context, RandomKind kind, const View& out, PhiloxKey 
   dispatch_all(context, out.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr std::int64_t kPer = draws::kPerGroup<T>;
-    for_each_index(context, (out.numel() + kPer - 1) / kPer, FillGroup<T>{kind, out.ptr<T>(), out.numel(), key, a, b});
+    for_each_index(context, (out.numel() + kPer - 1) / kPer, FillGroup<T>{kind, out.ptr<T>(), out.numel(), {key, base_key(context)}, a, b});
   });
 }
 
@@ -71,8 +79,14 @@ void dropout(const Context& context, const View& out, const View& in, double p, 
     using T = typename decltype(type)::type;
     const auto aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T, 4>) == 0; };
     for_each_index(context, (out.numel() + 3) / 4,
-                   DropGroup<T>{out.ptr<T>(), in.ptr<T>(), out.numel(), key, static_cast<Compute<T>>(draws::keep_scale(p)), threshold > 0,
-                                aligned(out.data) && aligned(in.data), static_cast<std::uint32_t>(threshold - 1)});
+                   DropGroup<T>{out.ptr<T>(),
+                                in.ptr<T>(),
+                                out.numel(),
+                                {key, base_key(context)},
+                                static_cast<Compute<T>>(draws::keep_scale(p)),
+                                threshold > 0,
+                                aligned(out.data) && aligned(in.data),
+                                static_cast<std::uint32_t>(threshold - 1)});
   });
 }
 

@@ -1,8 +1,8 @@
 // scatter_add, index_add: the indices are sorted (stably), then each target sums its sources in their order: the same bits every time.
+#include "index_check.hpp"
 #include "layout.hpp"
 #include "launch.cuh"
 #include "numeric.cuh"
-#include "position_flag.hpp"
 
 #include <cub/device/device_radix_sort.cuh>
 
@@ -15,15 +15,14 @@ struct MakeKeys {
   const std::int64_t* index;
   std::int64_t size, stride;
   std::int64_t *keys, *sources;
-  unsigned long long* bad;
+  IndexCheck check;
   __device__ void operator()(std::int64_t i) const {
     std::int64_t offset[3];
     if (layout.wide) layout.offsets_wide(i, offset);
     else layout.offsets(static_cast<std::uint32_t>(i), offset);
-    std::int64_t at = index[offset[1]];
-    if (at < 0) at += size;
+    const std::int64_t given = index[offset[1]], at = given < 0 ? given + size : given;
     const bool good = at >= 0 && at < size;
-    if (!good) report_position(bad, offset[1]);
+    if (!good) check.report(offset[1], given);
     keys[offset[0]] = good ? offset[2] + at * stride : std::numeric_limits<std::int64_t>::max();
     sources[offset[0]] = offset[0];
   }
@@ -71,17 +70,12 @@ void scatter(const Context& context, const View& out, const View& index, const V
   if (count == 0 || inner == 0) return;
   const Workspace memory(context, static_cast<std::size_t>(count) * 4 * sizeof(std::int64_t));
   std::int64_t *keys = memory.data<std::int64_t>(), *sources = keys + count;
-  const PositionFlag flag(context);
   const std::int64_t* index_data = index.ptr<std::int64_t>();
   Dims out_strides = plan.out_strides;
   const std::int64_t stride = out.stride(axis), size = out.size(axis);
   const Dims numbers = contiguous_strides(plan.sizes);
   const Layout<3> layout = make_layout(merge_axes<3>(plan.sizes, {&numbers, &plan.index_strides, &out_strides}), 1);
-  for_each_index(context, count, MakeKeys{layout, index_data, size, stride, keys, sources, flag.device()});
-  const std::int64_t bad = flag.first();
-  if (bad >= 0)
-    throw IndexError(context.op,
-                     detail::concat("index ", flag.value_at(index_data + bad), " is out of range for axis ", axis, " of size ", size));
+  for_each_index(context, count, MakeKeys{layout, index_data, size, stride, keys, sources, check_indices(context, size, axis)});
   sort_keys(context, count, keys, sources, memory.data<std::int64_t>() + 2 * count, memory.data<std::int64_t>() + 3 * count);
   // The layout must number sources as `numbers` does, so the src strides come second.
   const Axes<2> by_number = merge_axes<2>(plan.sizes, {&numbers, &plan.src_strides});

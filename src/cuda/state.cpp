@@ -2,6 +2,7 @@
 #include "state.hpp"
 
 #include "driver.hpp"
+#include "graph.hpp"
 #include "measure.hpp"
 
 #include <cstdio>
@@ -83,13 +84,10 @@ void log_debug(const std::string& text) {
 
 void check_launch(const Context& context) {
   check(context.op, "launching a kernel", cudaGetLastError());
-  if (synchronous() && !is_capturing(context)) check(context.op, "running a kernel", cudaStreamSynchronize(stream_of(context)));
-}
-
-bool is_capturing(const Context& context) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(context.op, "asking for the capture status", cudaStreamIsCapturing(stream_of(context), &status));
-  return status != cudaStreamCaptureStatusNone;
+  if (is_capturing(context)) return;
+  if (synchronous()) check(context.op, "running a kernel", cudaStreamSynchronize(stream_of(context)));
+  if (index_failed(device_state(context.physical))) [[unlikely]]
+    throw_index_failure(context.physical);
 }
 
 void initialize(int physical) {
@@ -108,11 +106,16 @@ void initialize(int physical) {
   state.initialized = true;
 }
 
-void* current_stream(int physical) { return enter_device("cuda", physical).stream; }
+void* current_stream(int physical) {
+  const DeviceState& state = enter_device("cuda", physical);
+  const Graph* graph = recording_graph();
+  return graph && graph->physical == physical ? graph->stream : state.stream;
+}
 
 void synchronize(int physical) {
   DeviceState& state = enter_device("synchronize", physical);
   check("synchronize", "a kernel failed", cudaStreamSynchronize(state.stream));
+  if (index_failed(state)) throw_index_failure(physical);
 }
 
 }  // namespace tensorlite::cuda

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "common.hpp"
+#include "index_check.hpp"
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 
@@ -20,6 +22,14 @@ struct StagingRing {
   int next = 0;
 };
 
+/// See index_check.hpp.
+struct IndexChecks {
+  std::mutex mutex;
+  IndexFailure* failure = nullptr;
+  std::atomic<int*> seen{nullptr};  ///< pinned; not 0: `failure` has something
+  std::uint64_t calls = 0;
+};
+
 /// All threads share one stream per device: what one thread frees or hands to another is then always in order, without events.
 struct DeviceState {
   bool initialized = false;
@@ -28,11 +38,18 @@ struct DeviceState {
   cudaEvent_t handover = nullptr;  ///< orders copies between two devices
   DeviceLimits limits;
   StagingRing staging;
+  IndexChecks checks;
 };
 /// Never destroyed, since tensors of static lifetime are released late.
 DeviceState& device_state(int physical);
 /// Makes the device the calling thread's.
 DeviceState& enter_device(const char* op, int physical);
+
+/// Whether a kernel has reported a bad index, as far as is known without waiting.
+inline bool index_failed(const DeviceState& state) {
+  const volatile int* seen = state.checks.seen.load(std::memory_order_acquire);
+  return seen && *seen != 0;
+}
 
 // Members of Backend; see there.
 int device_count();

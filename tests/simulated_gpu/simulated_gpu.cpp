@@ -14,10 +14,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -39,7 +43,8 @@ struct Region {
 struct SimulatedDevice {
   std::atomic<std::int64_t> used{0}, kernels{0};
   std::atomic<int> contexts{0};
-  std::string failed_kernel;  ///< its error waits for the next synchronization
+  std::string failed_kernel;     ///< its error waits for the next synchronization
+  std::exception_ptr bad_index;  ///< likewise, or for the next kernel
 };
 
 struct Simulation {
@@ -174,7 +179,35 @@ void memory_info(int physical, std::int64_t& free, std::int64_t& total) {
   free = total - simulation().devices[static_cast<std::size_t>(physical)].used.load();
 }
 
+// ------------------------------------------------------------------------------------------------------------------------- graphs
+
+/// Kernel calls, with copies of their arguments.
+struct Graph {
+  int physical = 0;
+  int optimizer_steps = 0;
+  std::vector<std::function<void(const GraphInputs&)>> calls;
+};
+thread_local Graph* t_recording = nullptr;
+
+/// As a driver would: nothing waits while the thread records.
+void refuse_while_recording(const char* what, int physical) {
+  if (t_recording && t_recording->physical == physical)
+    throw BackendError(what, concat("not permitted while work of simulated device ", physical, " is recorded"));
+}
+
+/// An IndexError of an earlier kernel shows now: a GPU is not waited for.
+void throw_bad_index(int physical) {
+  std::exception_ptr error;
+  {
+    std::lock_guard guard(simulation().fault_mutex);
+    error = std::exchange(simulation().devices[static_cast<std::size_t>(physical)].bad_index, nullptr);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
 void synchronize(int physical) {
+  refuse_while_recording("synchronize", physical);
+  throw_bad_index(physical);
   std::string op;
   {
     std::lock_guard guard(simulation().fault_mutex);
@@ -186,6 +219,7 @@ void synchronize(int physical) {
 
 void copy_bytes(void* to, int to_physical, const void* from, int from_physical, std::size_t bytes, void*) {
   const auto size = static_cast<std::int64_t>(bytes);
+  refuse_while_recording("copy", to_physical >= 0 ? to_physical : from_physical);
   if (from_physical >= 0) synchronize(from_physical);
   const void* source = from_physical < 0 ? from : alias_of("copy", from_physical, from, 0, size);
   void* target = to_physical < 0 ? to : alias_of("copy", to_physical, to, 0, size);
@@ -231,6 +265,28 @@ Context translate(const Context& context) {
   return alias;
 }
 
+/// What a call keeps of an argument, and what it gives the kernel when the graph runs.
+template <class T> struct Kept {
+  T value;
+  Kept(Graph&, const T& argument) : value(argument) {}
+  const T& get(const GraphInputs&) const { return value; }
+};
+template <> struct Kept<std::span<const View>> {
+  std::vector<View> views;
+  Kept(Graph&, std::span<const View> argument) : views(argument.begin(), argument.end()) {}
+  std::span<const View> get(const GraphInputs&) const { return views; }
+};
+template <> struct Kept<PhiloxKey> {
+  std::uint64_t offset;
+  Kept(Graph&, const PhiloxKey& argument) : offset(argument.offset) {}
+  PhiloxKey get(const GraphInputs& inputs) const { return {inputs.key.seed, inputs.key.offset + offset}; }
+};
+template <> struct Kept<OptimizerParams> {
+  std::size_t step;
+  Kept(Graph& graph, const OptimizerParams&) : step(static_cast<std::size_t>(graph.optimizer_steps++)) {}
+  OptimizerParams get(const GraphInputs& inputs) const { return inputs.optimizer_steps[step]; }
+};
+
 /// Whether the kernel runs: a fault may strike instead.
 bool begins(const Context& context) {
   Simulation& s = simulation();
@@ -249,8 +305,28 @@ bool begins(const Context& context) {
 template <auto Kernel> struct Wrapped;
 template <class... Params, void (*KernelTable::*Kernel)(const Context&, Params...)> struct Wrapped<Kernel> {
   static void call(const Context& context, Params... arguments) {
+    if (context.graph) record(context, arguments...);
+    else run(context, arguments...);
+  }
+  static void run(const Context& context, Params... arguments) {
+    throw_bad_index(context.physical);
     if (!begins(context)) return;
-    (cpu::backend().kernels.*Kernel)(translate(context), translate(context, arguments)...);
+    try {
+      (cpu::backend().kernels.*Kernel)(translate(context), translate(context, arguments)...);
+    } catch (const IndexError&) {
+      std::lock_guard guard(simulation().fault_mutex);
+      simulation().devices[static_cast<std::size_t>(context.physical)].bad_index = std::current_exception();
+    }
+  }
+  static void record(const Context& context, Params... arguments) {
+    Graph& graph = *static_cast<Graph*>(context.graph);
+    if (&graph != t_recording) throw BackendError(context.op, "a kernel was recorded into a graph of another thread");
+    (static_cast<void>(translate(context, arguments)), ...);  // the pointers must be good now
+    Context later = context;
+    later.graph = nullptr;
+    graph.calls.push_back(
+        [later, kept = std::tuple<Kept<std::remove_cvref_t<Params>>...>(Kept<std::remove_cvref_t<Params>>(graph, arguments)...)](
+            const GraphInputs& inputs) { std::apply([&](const auto&... each) { run(later, each.get(inputs)...); }, kept); });
   }
 };
 
@@ -323,6 +399,22 @@ void initialize(int physical) {
   device.used += kContextBytes;
 }
 
+void* begin_graph(int physical) {
+  if (t_recording) throw BackendError("capture", "the thread records already");
+  return t_recording = new Graph{.physical = physical, .optimizer_steps = 0, .calls = {}};
+}
+void end_graph(void*) {
+  t_recording = nullptr;
+  if (simulation().strikes("end_graph_failure", "")) throw BackendError("capture", "the simulated driver makes no graph");
+}
+void run_graph(void* graph, const GraphInputs& inputs) {
+  for (const auto& call : static_cast<Graph*>(graph)->calls) call(inputs);
+}
+void destroy_graph(void* graph) {
+  if (t_recording == graph) t_recording = nullptr;
+  delete static_cast<Graph*>(graph);
+}
+
 Backend make_backend() {
   Backend backend;
   backend.abi_hash = simulation().has("wrong_abi") ? ~kAbiHash : kAbiHash;
@@ -340,6 +432,10 @@ Backend make_backend() {
   backend.copy_bytes = &copy_bytes;
   backend.current_stream = [](int) -> void* { return nullptr; };
   backend.synchronize = &synchronize;
+  backend.begin_graph = &begin_graph;
+  backend.end_graph = &end_graph;
+  backend.run_graph = &run_graph;
+  backend.destroy_graph = &destroy_graph;
   return backend;
 }
 

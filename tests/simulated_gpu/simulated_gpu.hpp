@@ -10,6 +10,7 @@
 //   cudnn_mismatch       convolutions find a cuDNN part of another version
 //   map_failure=<n>      the n-th request for device memory from now on (1: the next) is refused, and only that one
 //   kernel_error=<op>    the next kernel of this op fails; the failure shows at the next synchronization or copy to the host
+//   end_graph_failure    the next recorded graph cannot be made
 #pragma once
 
 #include <cstdint>

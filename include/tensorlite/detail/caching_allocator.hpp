@@ -107,6 +107,13 @@ class CachingAllocator {
     return true;
   }
 
+  /// Bytes of a live block; 0 for any other pointer.
+  std::size_t size_of(void* data) const {
+    std::lock_guard guard(lock_);
+    const Block* block = live_.find(static_cast<char*>(data));
+    return block ? block->size : 0;
+  }
+
   /// Gives wholly free regions back to the source; how many bytes.
   std::size_t trim() {
     std::lock_guard guard(lock_);
@@ -175,6 +182,12 @@ class CachingAllocator {
       if ((count_ + 1) * 2 > slots_.size()) grow();
       ++count_;
       place(block);
+    }
+    const Block* find(char* data) const {
+      if (count_ == 0) return nullptr;
+      std::size_t i = home(data);
+      while (slots_[i] && slots_[i]->data != data) i = next(i);
+      return slots_[i];
     }
     Block* remove(char* data) {
       if (count_ == 0) return nullptr;

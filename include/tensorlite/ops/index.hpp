@@ -1,4 +1,6 @@
 // L3: indexing by tensors. Indices are integers; negative ones count from the end. Throws IndexError with value, axis and size.
+// A GPU is not waited for: there a later op, or whatever waits for the device (item(), cpu(), synchronize()), throws that error, which
+// names the op it belongs to; with TENSORLITE_CUDA_SYNC=1 the op itself throws. Results at bad indices are unspecified.
 #pragma once
 
 #include <tensorlite/ops/reduce.hpp>
@@ -12,6 +14,8 @@ TL_API Tensor index_select_forward(const Tensor& x, const Tensor& index, int axi
 TL_API Tensor index_add_zeros(const Dims& sizes, const Tensor& index, const Tensor& source, int axis);
 /// int64 on the given device; throws DTypeError for anything but integers.
 TL_API Tensor as_index(const char* op, const Tensor& index);
+/// The index for gather or index_select, where a negative one is an error: on a CPU it throws IndexError, on a GPU it is out of range.
+TL_API Tensor refuse_negative(const char* op, const Tensor& index, std::int64_t size);
 }  // namespace detail
 
 Tensor gather(const Tensor& x, int axis, const Tensor& index);

@@ -36,7 +36,7 @@ inline Tensor reduce_rows(const Tensor& losses, const Tensor& labels, std::int64
 
 /// -log softmax(logits)[label], fused and finite for any finite logits.
 /// Shapes: logits [..., classes]; labels integers of shape [...], or floating probabilities of logits' shape.
-/// Throws IndexError naming a label outside [0, classes) that is not ignore_index, ShapeError, ValueError.
+/// Throws IndexError naming a label outside [0, classes) that is not ignore_index (a GPU: see ops/index.hpp), ShapeError, ValueError.
 inline Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {}) {
   TL_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, ValueError, "cross_entropy",
            "label_smoothing must be in [0, 1], it is ", options.label_smoothing);
@@ -79,9 +79,8 @@ inline Tensor nll_loss(const Tensor& log_probabilities, const Tensor& labels, co
   TL_CHECK(labels.sizes() == rows, ShapeError, "nll_loss", "labels ", labels.sizes(), " for log probabilities ", log_probabilities.sizes());
   const Tensor index = detail::as_index("nll_loss", labels);
   const Tensor ignored = index == options.ignore_index;
-  const Tensor negative = logical_and(index < 0, logical_not(ignored));
-  TL_CHECK(!any(negative).item<bool>(), IndexError, "nll_loss", "a label is negative; labels are in [0, ", log_probabilities.size(-1), ")");
-  const Tensor picked = squeeze(gather(log_probabilities, -1, unsqueeze(masked_fill(index, ignored, 0), -1)), -1);
+  const Tensor places = detail::refuse_negative("nll_loss", masked_fill(index, ignored, 0), log_probabilities.size(-1));
+  const Tensor picked = squeeze(gather(log_probabilities, -1, unsqueeze(places, -1)), -1);
   return detail::reduce_rows(masked_fill(-picked, ignored, 0), index, options.ignore_index, options.reduction);
 }
 

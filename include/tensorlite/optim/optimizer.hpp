@@ -81,7 +81,8 @@ class TL_API Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  /// Updates the parameters that have a gradient and leaves the others, and all gradients, as they are. Throws ShapeError.
+  /// Updates the parameters that have a gradient and leaves the others, and all gradients, as they are. In a captured step the options
+  /// stay as they were when it was recorded; learning rates and counts of steps are those of each run. Throws ShapeError.
   void step(const StepOptions& options = {});
   /// Drops every gradient.
   void zero_grad();
@@ -95,7 +96,8 @@ class TL_API Optimizer {
   /// Learning rates and what the optimizer remembers of each parameter, under its name (a number where it has none). The tensors share the
   /// optimizer's memory. Other hyperparameters belong to the program.
   StateDict state_dict() const;
-  /// Throws ValueError listing every entry that is missing, unexpected or of another shape; then nothing has changed.
+  /// Throws ValueError listing every entry that is missing, unexpected or of another shape; then nothing has changed. What is remembered
+  /// keeps its memory, so that a captured step goes on with what was loaded.
   void load_state_dict(const StateDict& dict);
 
  protected:
@@ -119,11 +121,13 @@ class TL_API Optimizer {
     std::vector<Parameter> parameters;
   };
   struct Batch;
+  class RecordedStep;
   const ParameterGroup& at(std::size_t group) const;
   void check_gradients() const;
   void add_to_batch(std::vector<Batch>& batches, const ParameterGroup& group, Parameter& parameter) const;
   void prepare_states(const ParameterGroup& group, Parameter& parameter) const;
-  void run(const Batch& batch, OptimizerParams params) const;
+  void run(const Batch& batch, std::size_t group, double grad_scale);
+  static void adopt_states(const Parameter& old, Parameter& loaded);
 
   const char* name_;
   OptimizerKind kind_;
