@@ -75,6 +75,7 @@ TEST_CASE("bad arguments: exit code 2, one sentence, nothing on stdout") {
                                                        {"--gamma 0.9 --model ghouzam", "--gamma belongs to --model pytorch"},
                                                        {"--model resnet", "--model"},
                                                        {"--optimizer lion", "--optimizer"},
+                                                       {"--precision half", "--precision"},
                                                        {"--device tpu", "--device must be cpu, gpu or cpu,gpu, it is 'tpu'"},
                                                        {"--device cpu,cpu", "--device must be cpu, gpu or cpu,gpu"},
                                                        {"--device cpu,", "--device must be cpu, gpu or cpu,gpu"},
@@ -127,6 +128,7 @@ TEST_CASE("the figures: every field, the same for one thread and two") {
   CHECK(one[0]["threads"] == 1);
   CHECK(one[0]["parameters"] == 1199882);
   CHECK(one[0]["epochs"].size() == 2);
+  CHECK(one[0]["first_losses"].size() == 6);
   CHECK(one[0]["epochs"][1]["seconds"].get<double>() > 0);
   CHECK(one[0]["test_accuracy"] == one[0]["epochs"][1]["val_accuracy"]);
   CHECK(one[0]["test_loss"].get<double>() > 0);
@@ -200,6 +202,12 @@ TEST_CASE("cpu,gpu trains on both, with the same figures, and compares them in t
   CHECK(runs[1]["device"] == "gpu");
   CHECK(figures(json{runs[0]}) == figures(json{runs[1]}));  // the simulated GPU computes with the CPU's kernels
   CHECK_THAT(file_bytes(folder / "index.html"), ContainsSubstring("as fast on gpu as on cpu") && ContainsSubstring("Worst errors of gpu"));
+
+  const std::string graph = "--device gpu --graph --limit 100 --batch 32 --epochs 2 --json " + (folder / "b.json");
+  REQUIRE(run(folder, graph, kSimulatedGpu).exit_code == 0);
+  const json captured = json::parse(file_bytes(folder / "b.json"))["runs"];
+  CHECK(captured[0]["first_losses"].size() == 8);
+  CHECK(figures(captured) == figures(train(folder, "--limit 100 --batch 32 --epochs 2 --graph --threads 2")));
 
   const auto missing = run(folder, "--device gpu --limit 20 --epochs 1", kNoGpu);
   CHECK(missing.exit_code == 1);

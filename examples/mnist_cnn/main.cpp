@@ -26,6 +26,9 @@ void print_result(const tl::report::Run& run) {
 void train(const Settings& settings) {
   for (const auto& gpu : tl::config::list_physical_devices("GPU")) tl::config::set_memory_growth(gpu, true);
   if (settings.threads > 0) tl::config::set_num_threads(settings.threads);
+  tl::config::set_float32_precision(settings.precision == "tf32" ? tl::Float32Precision::tf32 : tl::Float32Precision::highest);
+  tl::config::set_deterministic(settings.deterministic);
+  tl::config::set_autotune(settings.autotune);
   const Recipe recipe = make_recipe(settings);
   const Digits digits = read_digits(settings, recipe);
   std::cout << digits.description << std::endl;

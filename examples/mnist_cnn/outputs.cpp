@@ -20,6 +20,7 @@ std::string to_json(const Recipe& recipe, const std::vector<Outcome>& outcomes) 
                     {"threads", outcome.run.threads},
                     {"parameters", outcome.parameters},
                     {"epochs", epochs},
+                    {"first_losses", outcome.first_losses},
                     {"test_accuracy", outcome.run.test_accuracy},
                     {"test_loss", outcome.run.test_loss},
                     {"seconds_total", outcome.run.seconds_total}});

@@ -62,6 +62,12 @@ Parsed parse(int argc, char** argv) {
   app.add_option("--optimizer", s.optimizer, "adadelta, adam, rmsprop or sgd; default: the model's")
       ->check(CLI::IsMember({"adadelta", "adam", "rmsprop", "sgd"}));
   app.add_flag("--augment", s.augment, "turn, zoom and shift the training images a little, anew every epoch");
+  app.add_flag("--graph", s.graph, "on a GPU record a training step once and run it as a whole (a CUDA graph)");
+  app.add_option("--precision", s.precision, "of float32 products on a GPU: highest, or tf32 (faster, 10 bits of mantissa)")
+      ->check(CLI::IsMember({"highest", "tf32"}))
+      ->capture_default_str();
+  app.add_flag("--deterministic", s.deterministic, "the same bits in every run on a GPU, too");
+  app.add_flag("--autotune", s.autotune, "measure how the GPU convolves fastest instead of trusting heuristics");
   app.add_option("--seed", s.seed, "of weights, dropout, order and augmentation")->capture_default_str();
   app.add_option("--threads", s.threads, "CPU threads; default: all that this process may use");
   app.add_option("--limit", s.limit, "at most so many training and so many test images");

@@ -16,6 +16,8 @@ struct Settings {
   std::optional<std::int64_t> epochs, batch;
   std::optional<double> lr, gamma;
   bool augment = false;
+  bool graph = false, deterministic = false, autotune = false;
+  std::string precision = "highest";  ///< of float32 products: highest or tf32
   std::int64_t seed = 1;
   int threads = 0;         ///< 0: the library's default
   std::int64_t limit = 0;  ///< 0: all

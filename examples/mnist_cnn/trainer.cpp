@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr std::size_t kMistakesShown = 12;
+constexpr std::size_t kMistakesShown = 12, kFirstLosses = 100;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -24,39 +24,40 @@ std::unique_ptr<tl::nn::Module> seeded_model(const Recipe& recipe, std::int64_t 
   return make_model(recipe);
 }
 
-std::shared_ptr<tl::data::ImageDataset> dataset(const Images& images, const Recipe& recipe, const Settings* augment_with = nullptr) {
-  tl::data::ImageOptions options{.mean = recipe.mean, .deviation = recipe.deviation};
-  if (augment_with && augment_with->augment) {
-    options.augment = tl::data::AffineRanges{};
-    options.seed = static_cast<std::uint64_t>(augment_with->seed);
-  }
-  return std::make_shared<tl::data::ImageDataset>(images, options);
-}
-
-/// Loss and accuracy of an epoch's steps. Figures stay on the device until somebody wants to see them, so that a GPU is not waited for.
+/// Loss and accuracy of an epoch's steps. They stay on the device until somebody wants to see them, so that a GPU is not waited for.
 class Tally {
  public:
+  Tally(std::int64_t steps, tl::Device device)
+      : losses_(tl::zeros({steps}, {.device = device})), hits_(tl::zeros({steps}, {.dtype = tl::kInt64, .device = device})) {}
   void add(const tl::Tensor& mean_loss, const tl::Tensor& hit_count, std::int64_t images) {
-    pending_.push_back({mean_loss, hit_count, static_cast<double>(images)});
+    const tl::NoGradGuard no_grad;
+    const auto step = static_cast<std::int64_t>(images_.size());
+    losses_[step].copy_(mean_loss);
+    hits_[step].copy_(hit_count);
+    images_.push_back(static_cast<double>(images));
   }
   void collect() {
-    for (const Step& step : pending_) {
-      loss_.add(step.loss.item<float>(), step.images);
-      accuracy_.add(static_cast<double>(step.hits.item<std::int64_t>()) / step.images, step.images);
+    const auto done = static_cast<std::int64_t>(images_.size()), seen = static_cast<std::int64_t>(step_losses_.size());
+    const auto losses = losses_.narrow(0, seen, done - seen).to_vector<float>();
+    const auto hits = hits_.narrow(0, seen, done - seen).to_vector<std::int64_t>();
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      const double images = images_[step_losses_.size()];
+      loss_.add(losses[i], images);
+      accuracy_.add(static_cast<double>(hits[i]) / images, images);
+      step_losses_.push_back(losses[i]);
     }
-    pending_.clear();
   }
   double loss() const { return loss_.value(); }
   double accuracy() const { return accuracy_.value(); }
+  const std::vector<double>& step_losses() const { return step_losses_; }
 
  private:
-  struct Step {
-    tl::Tensor loss, hits;
-    double images;
-  };
-  std::vector<Step> pending_;
+  tl::Tensor losses_, hits_;
+  std::vector<double> images_, step_losses_;
   tl::metrics::RunningMean loss_, accuracy_;
 };
+
+std::int64_t steps_of(const Images& images, std::int64_t batch) { return (images->count + batch - 1) / batch; }
 
 std::string fixed(double value, int digits) {
   char text[64];
@@ -97,13 +98,12 @@ Trainer::Trainer(const Settings& settings, const Recipe& recipe, const Digits& d
       model_(seeded_model(recipe, settings.seed)),
       optimizer_(make_optimizer(recipe, *model_)),
       schedule_(recipe, *optimizer_),
-      loader_(dataset(digits.train, recipe, &settings), {.batch_size = recipe.batch,
-                                                         .shuffle = true,
-                                                         .seed = static_cast<std::uint64_t>(settings.seed),
-                                                         .workers = loader_threads(settings, device_),
-                                                         .device = device_}),
-      validation_loader_(dataset(digits.validation, recipe), {.batch_size = test_batch(device_), .device = device_}),
-      test_loader_(dataset(digits.test, recipe), {.batch_size = test_batch(device_), .device = device_}) {}
+      train_feed_(make_feed(digits.train, settings, recipe, device_,
+                            {.batch = recipe.batch, .train = true, .workers = loader_threads(settings, device_)})),
+      validation_feed_(make_feed(digits.validation, settings, recipe, device_, {.batch = test_batch(device_)})),
+      test_feed_(make_feed(digits.test, settings, recipe, device_, {.batch = test_batch(device_)})) {
+  if (settings.graph) captured_step_.emplace(tl::capture([this](const Feed::Inputs& inputs) { return train_step(inputs); }));
+}
 
 Outcome Trainer::run() {
   const auto start = Clock::now();
@@ -124,6 +124,7 @@ Outcome Trainer::run() {
   Outcome outcome;
   test(outcome);
   outcome.parameters = model_->parameter_count();
+  outcome.first_losses = first_losses_;
   outcome.run.name = device_name_;
   outcome.run.device = device_text(device_);
   outcome.run.threads = tl::config::get_num_threads();
@@ -134,38 +135,46 @@ Outcome Trainer::run() {
   return outcome;
 }
 
+std::vector<tl::Tensor> Trainer::train_step(const Feed::Inputs& inputs) {
+  const tl::data::Batch batch = train_feed_->get(inputs);
+  optimizer_->zero_grad();
+  const tl::Tensor logits = (*model_)(batch.data);
+  const tl::Tensor loss = tl::cross_entropy(logits, batch.target);
+  loss.backward();
+  optimizer_->step();
+  return {loss.detach(), tl::metrics::correct_count(logits.detach(), batch.target)};
+}
+
 Trainer::Score Trainer::train_epoch(std::int64_t epoch) {
   tl::report::ProgressBar bar(concat("epoch ", epoch + 1, "/", recipe_.epochs), digits_.train->count);
-  Tally tally;
+  Tally tally(steps_of(digits_.train, recipe_.batch), device_);
   std::int64_t done = 0;
   model_->train();
-  loader_.set_epoch(epoch);
-  for (const auto& batch : loader_) {
-    optimizer_->zero_grad();
-    const tl::Tensor logits = (*model_)(batch.data);
-    const tl::Tensor loss = tl::cross_entropy(logits, batch.target);
-    loss.backward();
-    optimizer_->step();
-    tally.add(loss.detach(), tl::metrics::correct_count(logits.detach(), batch.target), batch.size());
-    done += batch.size();
+  train_feed_->run(epoch, [&](const Feed::Inputs& inputs, std::int64_t images) {
+    const auto results = captured_step_ && images == recipe_.batch ? (*captured_step_)(inputs) : train_step(inputs);
+    tally.add(results[0], results[1], images);
+    done += images;
     if (bar.due()) {
       tally.collect();
       bar.update(done, concat("loss ", fixed(tally.loss(), 4), "  acc ", fixed(tally.accuracy(), 4)));
     }
-  }
+  });
   tally.collect();
   bar.clear();
+  for (const double loss : tally.step_losses())
+    if (first_losses_.size() < kFirstLosses) first_losses_.push_back(loss);
   return {tally.loss(), tally.accuracy()};
 }
 
 Trainer::Score Trainer::validate() {
   const tl::NoGradGuard no_grad;
   model_->eval();
-  Tally tally;
-  for (const auto& batch : validation_loader_) {
+  Tally tally(steps_of(digits_.validation, test_batch(device_)), device_);
+  validation_feed_->run(0, [&](const Feed::Inputs& inputs, std::int64_t images) {
+    const tl::data::Batch batch = validation_feed_->get(inputs);
     const tl::Tensor logits = (*model_)(batch.data);
-    tally.add(tl::cross_entropy(logits, batch.target), tl::metrics::correct_count(logits, batch.target), batch.size());
-  }
+    tally.add(tl::cross_entropy(logits, batch.target), tl::metrics::correct_count(logits, batch.target), images);
+  });
   tally.collect();
   return {tally.loss(), tally.accuracy()};
 }
@@ -183,11 +192,12 @@ void Trainer::test(Outcome& outcome) {
   auto& mistakes = outcome.run.mistakes;
   tl::metrics::RunningMean loss;
   std::int64_t index = 0;
-  for (const auto& batch : test_loader_) {
+  test_feed_->run(0, [&](const Feed::Inputs& inputs, std::int64_t images) {
+    const tl::data::Batch batch = test_feed_->get(inputs);
     const tl::Tensor logits = (*model_)(batch.data);
-    loss.add(tl::cross_entropy(logits, batch.target).item<float>(), static_cast<double>(batch.size()));
+    loss.add(tl::cross_entropy(logits, batch.target).item<float>(), static_cast<double>(images));
     const auto probabilities = tl::softmax(logits, 1).to_vector<float>();
-    for (std::int64_t i = 0; i < batch.size(); ++i, ++index) {
+    for (std::int64_t i = 0; i < images; ++i, ++index) {
       const float* p = probabilities.data() + 10 * i;
       const int truth = digits_.test->labels[static_cast<std::size_t>(index)],
                 predicted = static_cast<int>(std::max_element(p, p + 10) - p);
@@ -195,7 +205,7 @@ void Trainer::test(Outcome& outcome) {
       const auto image = digits_.test->image(index);
       if (truth != predicted) mistakes.push_back({index, truth, predicted, p[truth], p[predicted], 28, 28, {image.begin(), image.end()}});
     }
-  }
+  });
   std::stable_sort(mistakes.begin(), mistakes.end(), [](const auto& a, const auto& b) {
     return a.predicted_probability - a.truth_probability > b.predicted_probability - b.truth_probability;
   });
@@ -208,9 +218,11 @@ std::vector<int> Trainer::answer() {
   const tl::NoGradGuard no_grad;
   model_->eval();
   std::vector<int> answers;
-  tl::data::DataLoader loader(dataset(digits_.unlabelled, recipe_), {.batch_size = test_batch(device_), .device = device_});
-  for (const auto& batch : loader)
-    for (const auto digit : tl::argmax((*model_)(batch.data), 1).to_vector<std::int64_t>()) answers.push_back(static_cast<int>(digit));
+  const auto feed = make_feed(digits_.unlabelled, settings_, recipe_, device_, {.batch = test_batch(device_)});
+  feed->run(0, [&](const Feed::Inputs& inputs, std::int64_t) {
+    const tl::Tensor logits = (*model_)(feed->get(inputs).data);
+    for (const auto digit : tl::argmax(logits, 1).to_vector<std::int64_t>()) answers.push_back(static_cast<int>(digit));
+  });
   return answers;
 }
 

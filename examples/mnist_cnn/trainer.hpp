@@ -1,8 +1,9 @@
 // The training loop.
 #pragma once
 
-#include "digits.hpp"
+#include "feed.hpp"
 
+#include <tensorlite/capture.hpp>
 #include <tensorlite/io.hpp>
 #include <tensorlite/report.hpp>
 
@@ -11,7 +12,8 @@ namespace mnist_cnn {
 struct Outcome {
   tensorlite::report::Run run;
   std::int64_t parameters = 0;
-  std::vector<int> answers;  ///< to the unlabelled images
+  std::vector<int> answers;          ///< to the unlabelled images
+  std::vector<double> first_losses;  ///< of the first steps, 100 at most
 };
 
 /// Trains on one device and says on stdout how it goes. The losses depend on the settings alone, not on the number of threads.
@@ -25,6 +27,8 @@ class Trainer {
     double loss = 0, accuracy = 0;
   };
   Score train_epoch(std::int64_t epoch);
+  /// Loss and number of hits of one batch.
+  std::vector<tensorlite::Tensor> train_step(const Feed::Inputs& inputs);
   Score validate();
   void test(Outcome& outcome);
   std::vector<int> answer();
@@ -43,7 +47,9 @@ class Trainer {
   std::unique_ptr<tensorlite::nn::Module> model_;
   std::unique_ptr<tensorlite::optim::Optimizer> optimizer_;
   Schedule schedule_;
-  tensorlite::data::DataLoader loader_, validation_loader_, test_loader_;
+  std::unique_ptr<Feed> train_feed_, validation_feed_, test_feed_;
+  std::optional<tensorlite::CapturedStep> captured_step_;  ///< of whole batches
+  std::vector<double> first_losses_;
   std::vector<tensorlite::report::Epoch> epochs_;
 };
 
