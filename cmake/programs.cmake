@@ -31,6 +31,9 @@ if(TENSORLITE_BUILD_BENCHMARKS)
     tensorlite_program(${name} ${source})
     target_link_libraries(${name} PRIVATE benchmark::benchmark $<$<STREQUAL:${name},captcha_bench>:captcha_parts>)
   endforeach()
+  if(TARGET train_bench)  # trains the networks of an example
+    target_sources(train_bench PRIVATE ${PROJECT_SOURCE_DIR}/examples/mnist_cnn/recipe.cpp)
+  endif()
 endif()
 
 if(TENSORLITE_BUILD_TESTS)
