@@ -1,7 +1,7 @@
 // CTC losses and their gradients, one block per sample: the walk itself is detail/ctc.hpp's.
+#include "index_check.hpp"
 #include "launch.cuh"
 #include "numeric.cuh"
-#include "position_flag.hpp"
 
 #include <tensorlite/detail/ctc.hpp>
 
@@ -24,13 +24,13 @@ template <class T> struct CtcBatch {
   const std::int64_t *frame_counts, *label_counts;  ///< or null
   T* losses;
   bool zero_infinity;
-  unsigned long long* bad;
+  IndexCheck bounds;
 
   /// What is wrong with sample n: its frames (0), its number of labels (1), label i (2 + i), counted through the batch.
   __device__ std::int64_t position(std::int64_t n, std::int64_t what) const { return n * (width + 2) + what; }
   __device__ bool check_count(std::int64_t n, std::int64_t what, std::int64_t value, std::int64_t most) const {
     if (value >= 0 && value <= most) return true;
-    if (threadIdx.x == 0) report_position(bad, position(n, what));
+    if (threadIdx.x == 0) bounds.report(position(n, what), value);
     return false;
   }
   /// The sample; false when it makes no sense, in every thread.
@@ -48,7 +48,7 @@ template <class T> struct CtcBatch {
       const std::int64_t label = s.target[i];
       if (label >= 0 && label < s.classes && label != s.blank) continue;
       wrong = true;
-      report_position(bad, position(n, 2 + i));
+      bounds.report(position(n, 2 + i), label);
     }
     return __syncthreads_or(wrong) == 0;
   }
@@ -57,22 +57,18 @@ template <class T> struct CtcBatch {
 template <class T> __global__ void __launch_bounds__(kMaxLanes) ctc_kernel(const __grid_constant__ CtcBatch<T> batch) {
   for (std::int64_t n = blockIdx.x; n < batch.count; n += gridDim.x) {
     detail::CtcSample<T> sample;
-    double loss = ::nan("");  // also of arguments that nobody checked, while a graph is captured
+    double loss = ::nan("");
     if (batch.sample(n, sample)) loss = sample.run(BlockLanes{});
     if (threadIdx.x == 0) batch.losses[n] = static_cast<T>(batch.zero_infinity && loss == HUGE_VAL ? 0 : loss);
   }
 }
 
-/// Throws what the smallest bad position means.
-void report(const Context& context, const PositionFlag& flag, const View& scores, const View& targets, const View& input_lengths,
-            const View& target_lengths, std::int64_t blank) {
-  const std::int64_t bad = flag.first();
-  if (bad < 0) return;
-  const std::int64_t width = targets.size(1), n = bad / (width + 2), what = bad % (width + 2);
-  const auto value = [&](const View& view, std::int64_t i) { return flag.value_at(view.ptr<std::int64_t>() + i); };
-  if (what == 0) detail::throw_ctc_length(context.op, "input", value(input_lengths, n), n, scores.size(0));
-  if (what == 1) detail::throw_ctc_length(context.op, "target", value(target_lengths, n), n, width);
-  detail::throw_ctc_label(context.op, value(targets, n * width + what - 2), what - 2, n, scores.size(2), blank);
+/// numbers: frames, labels a sample, classes, the blank.
+void raise(const IndexFailure& f) {
+  const std::int64_t width = f.numbers[1], n = f.position / (width + 2), what = f.position % (width + 2);
+  if (what == 0) detail::throw_ctc_length(f.op, "input", f.value, n, f.numbers[0]);
+  if (what == 1) detail::throw_ctc_length(f.op, "target", f.value, n, width);
+  detail::throw_ctc_label(f.op, f.value, what - 2, n, f.numbers[2], f.numbers[3]);
 }
 
 }  // namespace
@@ -81,7 +77,7 @@ void ctc_loss(const Context& context, const View& losses, const View& grad_score
               const View& input_lengths, const View& target_lengths, CtcParams params) {
   const std::int64_t frames = scores.size(0), count = scores.size(1), classes = scores.size(2), width = targets.size(1);
   if (count == 0) return;
-  const PositionFlag flag(context);
+  const IndexCheck bounds = check_values(context, &raise, {frames, width, classes, params.blank});
   const std::int64_t scratch = detail::CtcSample<float>::scratch_size(frames, width);
   const Workspace memory(context, static_cast<std::size_t>(count * scratch) * sizeof(double));
   const auto run = [&](auto type) {
@@ -109,7 +105,7 @@ void ctc_loss(const Context& context, const View& losses, const View& grad_score
                             target_lengths ? target_lengths.ptr<std::int64_t>() : nullptr,
                             losses.ptr<T>(),
                             params.zero_infinity,
-                            flag.device()};
+                            bounds};
     const std::int64_t work = std::max(2 * width + 1, classes);
     const int lanes = static_cast<int>(std::min<std::int64_t>(kMaxLanes, (work + 31) / 32 * 32));
     ctc_kernel<T><<<blocks_for(count, 1), lanes, 0, stream_of(context)>>>(batch);
@@ -117,7 +113,6 @@ void ctc_loss(const Context& context, const View& losses, const View& grad_score
   };
   if (scores.dtype == DType::float64) run(Type<double>{});
   else run(Type<float>{});
-  report(context, flag, scores, targets, input_lengths, target_lengths, params.blank);
 }
 
 }  // namespace tensorlite::cuda

@@ -2,10 +2,11 @@
 
 #include "state.hpp"
 
-namespace tensorlite::cuda {
-namespace {
+#include <algorithm>
 
-IndexCheck make_check(const Context& context) {
+namespace tensorlite::cuda {
+
+IndexCheck check_values(const Context& context, void (*raise)(const IndexFailure&), std::initializer_list<std::int64_t> numbers) {
   DeviceState& state = device_state(context.physical);
   IndexChecks& checks = state.checks;
   const std::lock_guard lock(checks.mutex);
@@ -22,31 +23,24 @@ IndexCheck make_check(const Context& context) {
   IndexCheck made{.failure = checks.failure, .seen = checks.seen.load(std::memory_order_relaxed), .known = {}};
   made.known.call = ++checks.calls;
   made.known.op = context.op;
+  made.known.raise = raise;
+  std::copy(numbers.begin(), numbers.end(), made.known.numbers);
   return made;
 }
-
-std::string text_of(const IndexFailure& f) {
-  if (f.label)
-    return detail::concat("label ", f.value, " at position ", f.position, " is outside [0, ", f.size, ") and is not ignore_index (",
-                          f.detail, ")");
-  return detail::concat("index ", f.value, " is out of range for axis ", f.detail, " of size ", f.size);
-}
-
-}  // namespace
 
 IndexCheck check_indices(const Context& context, std::int64_t size, int axis) {
-  IndexCheck made = make_check(context);
-  made.known.size = size;
-  made.known.detail = axis;
-  return made;
+  const auto raise = [](const IndexFailure& f) {
+    throw IndexError(f.op, detail::concat("index ", f.value, " is out of range for axis ", f.numbers[1], " of size ", f.numbers[0]));
+  };
+  return check_values(context, raise, {size, axis});
 }
 
 IndexCheck check_labels(const Context& context, std::int64_t classes, std::int64_t ignore_index) {
-  IndexCheck made = make_check(context);
-  made.known.size = classes;
-  made.known.detail = ignore_index;
-  made.known.label = true;
-  return made;
+  const auto raise = [](const IndexFailure& f) {
+    throw IndexError(f.op, detail::concat("label ", f.value, " at position ", f.position, " is outside [0, ", f.numbers[0],
+                                          ") and is not ignore_index (", f.numbers[1], ")"));
+  };
+  return check_values(context, raise, {classes, ignore_index});
 }
 
 void throw_index_failure(int physical) {
@@ -62,7 +56,7 @@ void throw_index_failure(int physical) {
     check("index check", doing, cudaStreamSynchronize(state.stream));
     *state.checks.seen.load(std::memory_order_relaxed) = 0;
   }
-  throw IndexError(failure.op, text_of(failure));
+  failure.raise(failure);
 }
 
 }  // namespace tensorlite::cuda

@@ -1,8 +1,8 @@
 // Recurrent layers and their gradients: one launch for all steps and directions of a layer, one block per tile of samples; large states
 // step by step.
+#include "index_check.hpp"
 #include "launch.cuh"
 #include "numeric.cuh"
-#include "position_flag.hpp"
 #include "rnn_steps.hpp"
 
 namespace tensorlite::cuda {
@@ -78,15 +78,14 @@ template <class T> T* part(const View& view, std::int64_t offset) { return view 
 
 void check_lengths(const Context& context, const View& lengths, std::int64_t steps) {
   if (!lengths || lengths.numel() == 0) return;
-  const PositionFlag flag(context);
+  const auto raise = [](const IndexFailure& f) {
+    throw ValueError(f.op, detail::concat("length ", f.value, " of sample ", f.position, " is outside 0..", f.numbers[0]));
+  };
+  const IndexCheck bounds = check_values(context, raise, {steps});
   const std::int64_t* all = lengths.ptr<std::int64_t>();
-  unsigned long long* bad = flag.device();
   for_each_index(context, lengths.numel(), [=] __device__(std::int64_t n) {
-    if (all[n] < 0 || all[n] > steps) report_position(bad, n);
+    if (all[n] < 0 || all[n] > steps) bounds.report(n, all[n]);
   });
-  const std::int64_t n = flag.first();
-  TL_CHECK(n < 0, ValueError, context.op, "length ", flag.value_at(all + std::max<std::int64_t>(n, 0)), " of sample ", n, " is outside 0..",
-           steps);
 }
 
 void start(const Context& context, const View& state, const View& from) {
