@@ -224,6 +224,24 @@ TEST_CASE("any other error in a recorded step passes through") {
   CHECK_VALUES(step()[0], std::vector<double>{2, 2});
 }
 
+TEST_CASE("a bad label is reported once, by a later wait") {
+  const Device device = GENERATE(from_range(test_devices()));
+  const DeviceScope scope(device);
+  const Tensor logits = zeros({3, 5});
+  CapturedStep step = capture([&](const std::vector<Tensor>& in) { return cross_entropy(logits, in[0]); });
+  const Tensor good = Tensor{0, 4, 2}, bad = Tensor{1, 7, -3};
+  for (int i = 0; i < 3; ++i) step({good});
+  CHECK_THROWS_WITH((step({bad}), synchronize()), ContainsSubstring("SparseSoftmaxCrossEntropyWithLogits: label 7"));
+  CHECK(values(step({good})[0])[0] == Approx(std::log(5.0)));
+  synchronize();
+  const Tensor table = ones({4, 2});
+  CHECK_THROWS_WITH((embedding(table, Tensor{0, 4, 9}), synchronize()),
+                    ContainsSubstring("GatherV2: index 4 is out of range for axis 0 of size 4"));
+  CHECK_THROWS_AS((one_hot(Tensor{0, -1}, 3), synchronize()), IndexError);
+  CHECK_THROWS_AS((nll_loss(logits, Tensor{0, 1, -1}), synchronize()), IndexError);
+  CHECK_VALUES(one_hot(Tensor{2, 0}, 3), std::vector<double>{0, 0, 1, 1, 0, 0});
+}
+
 TEST_CASE("memory that the graph uses outlives the tensors it was in") {
   for (const Device device : test_devices()) {
     if (device.is_cpu()) continue;
