@@ -251,6 +251,14 @@ TEST_CASE("gpu: pooling, normalisation, softmax") {
     check_agreement(
         "max, overlapping", {image}, [](const Inputs& in) { return max_pool2d(in[0], 3, {.stride = 2, .padding = Padding::same()}); }, t,
         t);
+    const Tensor packed = normal({2, 9, 10, 8}, dtype);
+    check_agreement(
+        "max, packs", {packed}, [](const Inputs& in) { return max_pool2d(in[0], 2); }, t, t);
+    check_agreement(
+        "max, overlapping packs", {packed},
+        [](const Inputs& in) { return max_pool2d(in[0], 3, {.stride = 2, .padding = 1, .rounding = Rounding::ceil}); }, t, t);
+    check_agreement(
+        "max, dilated packs", {packed}, [](const Inputs& in) { return max_pool2d(in[0], 2, {.stride = 1, .dilation = 3}); }, t, t);
     check_agreement(
         "average", {image}, [](const Inputs& in) { return avg_pool2d(in[0], 3, {.stride = 2, .rounding = Rounding::ceil}); }, t, t);
     check_agreement(

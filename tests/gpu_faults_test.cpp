@@ -5,6 +5,8 @@
 
 #include <tensorlite/tensorlite.hpp>
 
+#include <sstream>
+
 namespace tl = tensorlite;
 using namespace tl::config;
 
@@ -24,10 +26,14 @@ Environment growing(Environment more = {}) {
   return more;
 }
 
-/// `folder` in front of the places where libraries are looked for.
+/// `folder` in front of the places where libraries are looked for, less those that hold a cuDNN.
 Environment library_path(const std::string& folder) {
   const char* others = std::getenv("LD_LIBRARY_PATH");
-  return growing({{"LD_LIBRARY_PATH", folder + (others ? std::string(":") + others : "")}});
+  std::istringstream rest(others ? others : "");
+  std::string paths = folder;
+  for (std::string entry; std::getline(rest, entry, ':');)
+    if (!entry.empty() && !std::filesystem::exists(entry + "/libcudnn.so.9")) paths += ":" + entry;
+  return growing({{"LD_LIBRARY_PATH", paths}});
 }
 
 bool is_loaded(const std::string& library) { return contains(file_bytes("/proc/self/maps"), library); }
