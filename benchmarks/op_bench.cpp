@@ -144,6 +144,13 @@ std::vector<Row> small_rows() {
   };
   add("host_add_8", 1, 8, [](const Tensor& x) { return x + x; });
   add("host_relu_8", 1, 8, &relu);
+  // Parts of it: no kernel, only the result, only the kernel.
+  add("host_relu_0", 0, 8, &relu);
+  add("host_empty_8", 1, 8, [](const Tensor& x) { return empty(x.sizes()); });
+  add("host_kernel_8", 1, 8, [](const Tensor& x) {
+    TL_CALL((detail::OpPlace{"Relu", x.device()}), unary, UnaryOp::Relu, x.raw(), x.raw(), UnaryParams{});
+    return Tensor();
+  });
   add("host_sum_8", 1, 8, [](const Tensor& x) { return sum(x); });
   add("host_matmul_64", 64, 64, [](const Tensor& x) { return matmul(x, x); });
   Row small = conv({1, 8, 8, 8, 3, 1, 1}, ConvRow::biased);

@@ -6,7 +6,7 @@
 
 namespace tensorlite::cuda {
 
-inline constexpr int kElementwiseThreads = 256;
+inline constexpr int kElementwiseThreads = 128;
 inline constexpr int kElementwiseUnroll = 2;  ///< packs of one thread, all loaded before the first is used
 
 /// Pointers of the output and the inputs; a null input is the scalar.
