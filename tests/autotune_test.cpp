@@ -50,7 +50,7 @@ TEST_CASE("convolutions agree with float64 on the CPU, whichever algorithm is ch
   if (autotune) on.emplace();
   const std::vector<Tensor> got = convolve(shape, kFloat32, with_bias);
   for (std::size_t i = 0; i < got.size(); ++i) {
-    INFO("image " << shape.image << ", weight " << shape.weight << ", result " << i << ", autotune " << autotune);
+    INFO(detail::concat("image ", shape.image, ", weight ", shape.weight, ", result ", i, autotune ? ", autotuned" : ""));
     CHECK_VALUES(got[i], expected[i], 1e-4, 1e-4);
   }
 }
