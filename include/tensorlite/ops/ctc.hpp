@@ -20,7 +20,8 @@ struct CtcLossOptions {
 /// A target that does not fit (it needs its length in frames, and one more between equal neighbours) has loss infinity and gradient 0.
 /// Shapes: log_probs [frames, N, classes], results of log_softmax; targets [N, labels] integers, what stands past a target's length is not
 /// looked at; input_lengths, target_lengths [N] integers, undefined: all frames, all labels. Result: 0-d, or [N] without reduction.
-/// Gradients: log_probs; exactly 0 in frames past a sample's length. They cannot be recorded (create_graph), which throws AutogradError.
+/// Gradients: log_probs, minus the probability of being at a class in a frame; exactly 0 in frames past a sample's length. (PyTorch's adds
+/// exp(log_probs), which the gradient of log_softmax takes out again.) They cannot be recorded (create_graph): that throws AutogradError.
 /// Throws ShapeError, DTypeError, IndexError (a label outside the classes, or the blank), ValueError (a length out of range).
 /// Source: Graves et al., ICML 2006.
 TL_API Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths = {}, const Tensor& target_lengths = {},
