@@ -35,7 +35,7 @@ struct Layer {
         kept = zeros({kDirections, kSteps, kBatch, kept_width});
   Array grad_x = zeros({kDirections, kSteps, kBatch, width}), grad_r = zeros(grad_x.sizes()), grad_h0 = zeros(h_n.sizes()),
         grad_c0 = zeros(h_n.sizes());
-  bool with_state, with_lengths;
+  bool with_state, with_lengths;  ///< with a state to start from, its gradient and a bias; with lengths
 
   Layer(RnnKind k, bool state, bool counted) : kind(k), with_state(state), with_lengths(counted) {}
   static Array random(const Dims& sizes, unsigned seed) { return Array::random(DType::float64, sizes, seed, Layout::dense, 0.5); }
@@ -51,7 +51,7 @@ struct Layer {
 };
 
 void run_on_cpu(Layer& l) {
-  const View x[] = {l.x[0], l.x[1]}, w[] = {l.w[0], l.w[1]}, b[] = {l.given(l.b[0], l.gru()), l.given(l.b[1], l.gru())};
+  const View x[] = {l.x[0], l.x[1]}, w[] = {l.w[0], l.w[1]}, b[] = {l.given(l.b[0], l.with_state), l.given(l.b[1], l.with_state)};
   const View c_n = l.given(l.c_n, l.lstm()), lengths = l.given(l.lengths, l.with_lengths);
   TL_KERNEL(rnn, l.kind, l.out, l.h_n, c_n, l.kept, x, w, b, l.given(l.h0, l.with_state), l.given(l.c0, l.with_state && l.lstm()), lengths);
   TL_KERNEL(rnn_backward, l.kind, l.grad_x, l.given(l.grad_r, l.gru()), l.grad_h0, l.given(l.grad_c0, l.lstm()), l.grad_out,
@@ -77,7 +77,7 @@ template <class Tile> Tile make_forward(const Layer& l, std::int64_t d, std::int
   const std::size_t at = static_cast<std::size_t>(d);
   const std::int64_t state = d * kBatch * kHidden;
   Tile f = make_tile<Tile>(l, d, first);
-  f.bias = data(l.given(l.b[at], l.gru()));
+  f.bias = data(l.given(l.b[at], l.with_state));
   f.x = rows<const double>(l.x[at], 0, 0);
   f.out = rows<double>(l.out, d * kHidden, 0);
   f.kept = rows<double>(l.kept, d * l.kept.view().stride(0), 1);

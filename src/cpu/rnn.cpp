@@ -110,8 +110,10 @@ template <class Cell, class T> struct Forward {
     if constexpr (Cell::kTwoProducts) {
       for (std::int64_t n = 0; n < count; ++n)
         for_each_vec<T>(hidden, [&](std::int64_t j, std::int64_t lanes) {
-          put(Cell::reset_state(take(x.at(t, first + n) + j, lanes), take(product + n * width + j, lanes), take(h + n * hidden + j, lanes)),
-              reset + n * hidden + j, lanes);
+          Vec<T> recurrent = take(product + n * width + j, lanes);
+          if (bias) recurrent += take(bias + j, lanes);
+          put(Cell::reset_state(take(x.at(t, first + n) + j, lanes), recurrent, take(h + n * hidden + j, lanes)), reset + n * hidden + j,
+              lanes);
         });
       multiply(context, count, hidden, hidden, reset, hidden, weights + plain, width, product + plain, width);
     }

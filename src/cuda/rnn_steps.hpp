@@ -71,8 +71,9 @@ template <class Cell, class T> struct ResetStates {
     const TileSizes& sizes = layer[0].sizes;
     const CellIndex at(i, sizes);
     const ForwardLayer<Cell, T>& l = layer[at.direction];
+    const T part = product.at(at, 0, sizes.hidden), recurrent = l.bias ? part + l.bias[at.unit] : part;
     reset.at(at, 0, sizes.hidden) =
-        Cell::reset_state(l.x.at(l.time(step), at.sample)[at.unit], product.at(at, 0, sizes.hidden), l.h_n[l.state_at(at.sample, at.unit)]);
+        Cell::reset_state(l.x.at(l.time(step), at.sample)[at.unit], recurrent, l.h_n[l.state_at(at.sample, at.unit)]);
   }
 };
 
