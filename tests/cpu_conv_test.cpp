@@ -160,6 +160,8 @@ TEST_CASE("conv2d of the shapes that networks are made of", "[cpu][conv]") {
   check<float>({3, 9, 9, 64, 48, 1, 1, params(1, 0)});
   check<float>({2, 9, 9, 64, 48, 1, 1, params(2, 0)});
   check<float>({1, 40, 40, 3, 64, 7, 7, params(2, 3)});
+  check<float>({3, 23, 31, 1, 20, 5, 6, {{2, 3}, {3, 1}, {4, 1, 0, 5}, 1}});
+  check<double>({2, 90, 9, 2, 7, 3, 3, params(1, 1)});
   check<float>({5, 4, 4, 64, 32, 3, 3, params(1, 0)});
   check<float>({2, 7, 7, 33, 65, 3, 3, params(1, 1)});
   check<float>({3, 14, 13, 48, 80, 3, 3, params(1, 1)});

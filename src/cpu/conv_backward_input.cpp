@@ -1,3 +1,4 @@
+#include "conv_backward_few.hpp"
 #include "conv_product.hpp"
 #include "dispatch.hpp"
 #include "kernels.hpp"
@@ -37,6 +38,17 @@ void conv2d_backward_input(const Context& context, const View& grad_in, const Vi
     using T = typename decltype(tag)::type;
     const std::int64_t ih = grad_in.size(1), iw = grad_in.size(2), c = grad_in.size(3), o = grad_out.size(3);
     const std::int64_t kh = weight.size(1), kw = weight.size(2), group_c = weight.size(3), tap = kh * kw * group_c;
+    if constexpr (std::is_same_v<T, GemmType<T>>) {
+      const FewChannels<T> few{grad_in.size(0),
+                               c,
+                               o,
+                               forward_axis(params, 0, ih, grad_out.size(1), kh),
+                               forward_axis(params, 1, iw, grad_out.size(2), kw),
+                               grad_out.ptr<const T>(),
+                               weight.ptr<const T>(),
+                               grad_in.ptr<T>()};
+      if (params.groups == 1 && few.pays()) return few_channels_backward(context, few);
+    }
     ConvProduct<T> p;
     p.batch = grad_in.size(0);
     p.groups = params.groups;
