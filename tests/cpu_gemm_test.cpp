@@ -138,6 +138,11 @@ TEST_CASE("matmul with vectors and long inner products", "[cpu][gemm]") {
     check<float>(random, 1, m, n, 2048 + 77, Layout::plain, Layout::transposed);
     check<double>(random, 2, m, n, 1024, Layout::plain, Layout::transposed);
   }
+  for (const auto la : {Layout::plain, Layout::transposed})
+    for (const auto lb : {Layout::plain, Layout::transposed}) {
+      check<float>(random, 2, 64, 10, 1024, la, lb);
+      check<double>(random, 1, 7, 70, 512 + 9, la, lb);
+    }
   for (const auto layout : {Layout::plain, Layout::transposed})  // k is cut as well; the right operand is read in place
     for (const std::int64_t k : {1030, 2500}) {
       check<float>(random, 2, 20, 90, k, Layout::plain, layout);

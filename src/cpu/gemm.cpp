@@ -192,7 +192,7 @@ template <class In> void gemm(const Context& context, const Gemm<In>& problem) {
   if (problem.batch == 0 || problem.m == 0 || problem.n == 0) return;
   const Gemm<In> p = fold_batch(problem);
   if constexpr (std::is_same_v<T, In>)
-    if (gemm_as_dots(context, p) || gemm_as_dot_table(p)) return;
+    if (gemm_as_dots(context, p) || gemm_as_dot_table(context, p)) return;
   if (p.n == 1 && p.m > 1 && !p.bias && p.c_stride == 1)  // one row in place of one column
     return gemm(context,
                 Gemm<In>{p.batch, 1, p.m, p.k, p.b.transposed(), p.a.transposed(), p.c, p.c_batch_stride, p.m, nullptr, p.activation});

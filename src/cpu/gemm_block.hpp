@@ -18,9 +18,6 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
-/// Rows of A that fall into the same lines of the first-level cache push each other out.
-template <class T> bool rows_collide(std::int64_t stride) { return stride * static_cast<std::int64_t>(sizeof(T)) % 4096 == 0; }
-
 /// How the operands of one product are read.
 template <class T, class In> struct Plan {
   static constexpr bool kSameType = std::is_same_v<T, In>;  // else 16-bit results are summed in float first
@@ -29,7 +26,7 @@ template <class T, class In> struct Plan {
   const Product<In>& p;
   std::int64_t depth;
   A a = A::panels;
-  bool b_in_place = kSameType && p.b.column_stride == 1 && p.m <= 2 * kTileRows;
+  bool b_in_place = kSameType && p.b.column_stride == 1 && p.m <= (rows_are_near<T>(p.b.row_stride) ? 10 : 2) * kTileRows;
   bool staged = !kSameType || p.c_column_stride != 1;  ///< sums are kept aside until they are complete
 
   /// The way for blocks of C of `columns` columns: the wider they are, the more often packed rows are read again.

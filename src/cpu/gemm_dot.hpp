@@ -4,6 +4,7 @@
 
 #include "gemm.hpp"
 #include "gemm_epilogue.hpp"
+#include "gemm_pack.hpp"
 #include "parallel.hpp"
 
 namespace tensorlite::cpu::TL_CPU_NS {
@@ -91,9 +92,11 @@ template <class T> void dot_tile(const DotTable<T>& d, std::int64_t i, std::int6
       tile::unroll<S>([&](auto q) TL_INLINE_LAMBDA { sum[r][q] = pmadd(xk, yk[q], sum[r][q]); });
     });
   }
+  T totals[S][S];
+  tile::unroll<S>([&](auto r) TL_INLINE_LAMBDA { tile::unroll<S>([&](auto q) TL_INLINE_LAMBDA { totals[r][q] = predux(sum[r][q]); }); });
   for (int r = 0; r < std::min<std::int64_t>(S, d.x_rows - i); ++r)
     for (int q = 0; q < std::min<std::int64_t>(S, d.y_rows - j); ++q) {
-      T total = predux(sum[r][q]);
+      T total = totals[r][q];
       for (std::int64_t l = k; l < last; ++l) total += x[r][l] * y[q][l];
       T& c = d.c[(i + r) * d.c_x + (j + q) * d.c_y];
       if (first > 0) total += c;
@@ -114,16 +117,34 @@ template <class T> void dot_table(const DotTable<T>& d) {
   });
 }
 
-/// Does a thin product with long contiguous inner axes; false when it is none.
-template <class T> bool gemm_as_dot_table(const Gemm<T>& p) {
+/// Does a thin product with long inner axes, of which the thicker operand's is contiguous; false when it is none.
+template <class T> bool gemm_as_dot_table(const Context& context, const Gemm<T>& p) {
   constexpr std::int64_t thin = 16, deep = 256;  // beyond them packing pays
-  if (p.a.column_stride != 1 || p.b.row_stride != 1 || std::min(p.m, p.n) > thin || p.k < deep) return false;
+  const bool rows_are_thin = p.m <= p.n;
+  if (std::min(p.m, p.n) > thin || p.k < deep || (rows_are_thin ? p.b.row_stride : p.a.column_stride) != 1) return false;
+  const std::int64_t rows = std::min(p.m, p.n), k_stride = rows_are_thin ? p.a.column_stride : p.b.row_stride;
+  const std::int64_t row_stride = rows_are_thin ? p.a.row_stride : p.b.column_stride;
+  const bool copied = k_stride != 1 || rows_collide<T>(row_stride);
+  const std::int64_t pitch = (ceil_div(p.k, 16) | 1) * 16;
+  const Workspace copy(context, copied ? sizeof(T) * static_cast<std::size_t>(rows * pitch + kPackSlack<T>) : 0);
   for (std::int64_t n = 0; n < p.batch; ++n) {
     const T *const a = p.a.data + n * p.a.batch_stride, *const b = p.b.data + n * p.b.batch_stride;
-    T* const c = p.c + n * p.c_batch_stride;
-    if (p.m <= p.n)
-      dot_table(DotTable<T>{a, p.m, p.a.row_stride, b, p.n, p.b.column_stride, p.k, c, p.c_stride, 1, p.bias, 0, 1, p.activation});
-    else dot_table(DotTable<T>{b, p.n, p.b.column_stride, a, p.m, p.a.row_stride, p.k, c, 1, p.c_stride, p.bias, 1, 0, p.activation});
+    DotTable<T> d{.x = rows_are_thin ? a : b, .x_rows = rows, .x_stride = row_stride, .k = p.k, .c = p.c + n * p.c_batch_stride};
+    if (copied) {
+      pack_strip(copy.template data<T>(), pitch, Strip<T>{d.x, p.k, k_stride, rows, row_stride});
+      d.x = copy.template data<T>();
+      d.x_stride = pitch;
+    }
+    d.y = rows_are_thin ? b : a;
+    d.y_rows = std::max(p.m, p.n);
+    d.y_stride = rows_are_thin ? p.b.column_stride : p.a.row_stride;
+    d.c_x = rows_are_thin ? p.c_stride : 1;
+    d.c_y = rows_are_thin ? 1 : p.c_stride;
+    d.bias = p.bias;
+    d.bias_x = rows_are_thin ? 0 : 1;
+    d.bias_y = rows_are_thin ? 1 : 0;
+    d.activation = p.activation;
+    dot_table(d);
   }
   return true;
 }

@@ -5,9 +5,15 @@
 
 #include <tensorlite/base.hpp>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace tensorlite::cpu::TL_CPU_NS {
+
+/// Rows that fall into the same lines of the first-level cache push each other out.
+template <class T> bool rows_collide(std::int64_t stride) { return stride * static_cast<std::int64_t>(sizeof(T)) % 4096 == 0; }
+/// Rows so close that the hardware foresees a walk down a few columns of them.
+template <class T> bool rows_are_near(std::int64_t stride) { return std::abs(stride) * static_cast<std::int64_t>(sizeof(T)) <= 2048; }
 
 /// A strip of `width` rows (of A) or columns (of B) and `depth` steps of k, anywhere in memory.
 template <class In> struct Strip {
