@@ -17,6 +17,10 @@ struct Convolution {
 /// Ours: any floating-point dtype, any parameters. No bias.
 void own_convolution(const Context& context, const Convolution& conv);
 
+/// Ours, faster: float32, forward and weight gradient, whole quads of output (forward: and input) channels, no groups. False, and nothing
+/// is done, for others.
+bool tile_convolution(const Context& context, const Convolution& conv, const View& bias, Activation activation);
+
 /// cuDNN's: false when it is not there or has no plan for this. With `bias` or relu (forward only) these are fused, or it is false.
 bool cudnn_convolution(const Context& context, const Convolution& conv, const View& bias, Activation activation);
 

@@ -233,16 +233,25 @@ bool turn(const Convolution& conv, ConvParams& params) {
 }
 ConvKind opposite(ConvKind kind) { return kind == ConvKind::forward ? ConvKind::backward_input : ConvKind::forward; }
 
-void run_plan(const Context& context, cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& conv, const View& bias,
+/// False when our own tiles are asked for and do not take this.
+bool run_plan(const Context& context, cudnnHandle_t handle, const CudnnPlan& plan, const Convolution& conv, const View& bias,
               Activation activation) {
   const Workspace workspace(context, plan.workspace);
-  if (!plan.turned) return execute(handle, plan, conv, bias, workspace.data());
+  const auto run = [&](const Convolution& c, const View& b, Activation a) {
+    if (plan.own) return tile_convolution(context, c, b, a);
+    execute(handle, plan, c, b, workspace.data());
+    return true;
+  };
+  if (!plan.turned) return run(conv, bias, activation);
+  ConvParams params = conv.params;
+  turn(conv, params);
   const Workspace memory(context, static_cast<std::size_t>(conv.weight.nbytes()));
   const Dims sizes = turned_sizes(conv.weight);
   const View weight(memory.data(), conv.weight.dtype, conv.weight.device, sizes, contiguous_strides(sizes));
   turn_weight(context, weight, conv.weight);
-  execute(handle, plan, {opposite(conv.kind), conv.result, weight, conv.image, conv.params}, {}, workspace.data());
+  if (!run({opposite(conv.kind), conv.result, weight, conv.image, params}, {}, Activation::none)) return false;
   if (conv.kind == ConvKind::forward) add_bias(context, conv.result, bias, activation);
+  return true;
 }
 
 /// One call of cudnn_convolution.
@@ -251,6 +260,16 @@ struct ConvCall {
   const View& bias;
   Activation activation;
 };
+
+/// Milliseconds of the call by `plan`; negative when it fails.
+float measure_plan(const Context& context, cudnnHandle_t handle, const CudnnPlan& plan, const ConvCall& call, float best) {
+  try {
+    return measure(
+        context, [&] { return run_plan(context, handle, plan, call.conv, call.bias, call.activation); }, best);
+  } catch (const CudnnRefusal&) {
+  } catch (const OutOfMemoryError&) {}
+  return -1;
+}
 
 /// The best plan for `key`, which is that of the call or of its turned convolution.
 CudnnPlan make_plan(const Context& context, cudnnHandle_t handle, const ConvKey& key, const ConvCall& call, bool turned) {
@@ -263,34 +282,45 @@ CudnnPlan make_plan(const Context& context, cudnnHandle_t handle, const ConvKey&
                         .most = context.autotune ? 8 : 5};
   std::function<float(CudnnPlan&, float)> time_plan;
   if (key.measured)
-    time_plan = [&](CudnnPlan& plan, float best) -> float {
+    time_plan = [&](CudnnPlan& plan, float best) {
       plan.turned = turned;
-      try {
-        return measure(
-            context, [&] { return run_plan(context, handle, plan, call.conv, call.bias, call.activation), true; }, best);
-      } catch (const CudnnRefusal&) {
-      } catch (const OutOfMemoryError&) {}
-      return -1;
+      return measure_plan(context, handle, plan, call, best);
     };
   CudnnPlan plan = find_plan(handle, builder.build(), rules, time_plan);
   for (auto& part : builder.take_parts()) plan.parts.push_back(std::move(*part));
   return plan;
 }
 
-/// The fastest of both ways to compute the call, or the best guess.
+/// The better of two plans that were measured, either of which may be none.
+CudnnPlan faster(CudnnPlan&& a, CudnnPlan&& b) {
+  const bool has_a = a.plan || a.own, has_b = (b.plan || b.own) && b.time >= 0;
+  return has_b && (!has_a || b.time < a.time) ? std::move(b) : std::move(a);
+}
+
+/// The best guess, or the fastest of cuDNN's plans for both ways to compute the call and our own tiles.
 CudnnPlan choose_plan(const Context& context, cudnnHandle_t handle, const ConvKey& key, const ConvCall& call) {
   CudnnPlan plan = make_plan(context, handle, key, call, false);
+  if (!key.measured) return plan;
   const Convolution& conv = call.conv;
   ConvParams params = conv.params;
-  if (!key.measured || !turn(conv, params)) return plan;
-  const Dims sizes = turned_sizes(conv.weight);
-  const View weight(nullptr, conv.weight.dtype, conv.weight.device, sizes, contiguous_strides(sizes));
-  const ConvKey turned_key = key_of(context, {opposite(conv.kind), conv.result, weight, conv.image, params}, {}, Activation::none);
-  try {
-    CudnnPlan turned = make_plan(context, handle, turned_key, call, true);
-    if (turned.plan && (!plan.plan || turned.time < plan.time)) return turned;
-  } catch (const CudnnRefusal&) {}  // it has no such convolution
-  return plan;
+  const bool turns = turn(conv, params);
+  if (turns) {
+    const Dims sizes = turned_sizes(conv.weight);
+    const View weight(nullptr, conv.weight.dtype, conv.weight.device, sizes, contiguous_strides(sizes));
+    try {
+      plan = faster(
+          std::move(plan),
+          make_plan(context, handle, key_of(context, {opposite(conv.kind), conv.result, weight, conv.image, params}, {}, Activation::none),
+                    call, true));
+    } catch (const CudnnRefusal&) {}  // it has no such convolution
+  }
+  CudnnPlan own;
+  own.own = true;
+  own.turned = conv.kind == ConvKind::backward_input;
+  if (own.turned && !turns) return plan;
+  own.time = measure_plan(context, handle, own, call, plan.plan ? plan.time : -1);
+  log_info(detail::concat("own tiles: ", own.time * 1e3f, " us"));
+  return faster(std::move(plan), std::move(own));
 }
 
 /// The cached plan; one without `plan` when cuDNN has none.
@@ -313,11 +343,11 @@ const CudnnPlan& plan_for(const Context& context, cudnnHandle_t handle, ConvKey 
   }
   log_info(detail::concat(context.op, " ", call.conv.image.sizes, " x ", call.conv.weight.sizes,
                           key.bias || key.activation != Activation::none ? " with epilogue" : "",
-                          !plan.plan    ? ": cuDNN has no plan"
-                          : plan.turned ? ": a plan of cuDNN for the opposite direction"
-                                        : ": a plan of cuDNN",
-                          ", found in ", std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(),
-                          " ms"));
+                          plan.own    ? ": own tiles"
+                          : plan.plan ? ": a plan of cuDNN"
+                                      : ": cuDNN has no plan",
+                          plan.turned ? " for the opposite direction" : "", ", found in ",
+                          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(), " ms"));
   return plan_cache().emplace(key, std::move(plan)).first->second;
 }
 
@@ -330,7 +360,7 @@ bool cudnn_convolution(const Context& context, const Convolution& conv, const Vi
   cudnnHandle_t handle = library.handle(context);
   if (!handle) return false;
   const CudnnPlan& plan = plan_for(context, handle, key_of(context, conv, bias, activation), {conv, bias, activation});
-  if (!plan.plan) return false;
+  if (!plan.plan && !plan.own) return false;
   try {
     run_plan(context, handle, plan, conv, bias, activation);
   } catch (const CudnnRefusal& refusal) {

@@ -179,6 +179,7 @@ template <class T> void backward_weight(const Context& context, const Convolutio
 }  // namespace
 
 void own_convolution(const Context& context, const Convolution& conv) {
+  if (tile_convolution(context, conv, {}, Activation::none)) return;
   constexpr std::int64_t kMost = std::int64_t(1) << 31;
   const View &image = conv.image, &result = conv.result;
   TL_CHECK(image.size(0) * image.size(1) * image.size(2) < kMost && result.size(0) * result.size(1) * result.size(2) < kMost,

@@ -91,6 +91,7 @@ struct CudnnPlan {
   float time = 0;                            ///< milliseconds, where it was measured
   mutable std::unique_ptr<Descriptor> pack;  ///< of the last call, kept as calls often repeat their addresses
   mutable std::array<void*, 5> addresses{};
+  bool own = false;     ///< no plan: our own tiles are faster
   bool turned = false;  ///< computes the opposite direction's convolution with the kernel turned by 180 degrees
 };
 
