@@ -66,6 +66,11 @@ grep -q "FAILED" <<<"${rows[*]: -3}" && TENSORLITE_CUDA_SYNC=1 step agreement_sy
 train=("$build/bin/mnist_cnn" --model pytorch --seed 1)
 if [ -n "${DATA:-}" ]; then train+=(--data "$DATA"); fi
 step mnist_gpu 60 "${train[@]}" --device gpu --epochs 3 --json "$out/mnist_gpu.json"
+step mnist_graph 60 "${train[@]}" --device gpu --graph --epochs 3 --json "$out/mnist_graph.json"
+step mnist_graph_tf32 60 "${train[@]}" --device gpu --graph --epochs 4 --batch 512 --precision tf32 --json "$out/mnist_graph_tf32.json"
+for i in 1 2; do
+  step "mnist_deterministic$i" 60 "${train[@]}" --device gpu --graph --deterministic --epochs 1 --json "$out/mnist_deterministic$i.json"
+done
 step mnist_both 60 "${train[@]}" --device cpu,gpu --epochs 1 --limit 6400 --json "$out/mnist_both.json" --report "$out/report"
 if command -v compute-sanitizer >/dev/null && [ $((SECONDS - start)) -lt 400 ]; then
   step memcheck 90 compute-sanitizer --error-exitcode 9 "$build/bin/gpu_agreement_test" "gpu: reductions"
@@ -78,4 +83,7 @@ for log in agreement tests device_tests; do
   grep -hE "^(All tests|test cases:|assertions:|[0-9]+% tests)|Failed|Timeout|with expansion" "$out/$log.log" | sort | uniq -c | sort -rn | head -25
 done
 tail -n 4 "$out/mnist_gpu.log"
+python3 benchmarks/compare_training.py "$out"/mnist_both.json
+python3 benchmarks/compare_training.py "$out"/mnist_{gpu,graph,graph_tf32}.json
+python3 benchmarks/compare_training.py "$out"/mnist_deterministic{1,2}.json
 printf '%s\n' "--- $((SECONDS - start)) s in all" "${rows[@]}"
