@@ -69,9 +69,9 @@ class StepGraph {
     check();
     std::vector<OptimizerParams> steps;
     for (const auto& update : updates_) steps.push_back(update->advance());
-    slot_.backend->run_graph(graph_, {.key = take_draws(draws_), .optimizer_steps = steps});
     for (const RecordedLeaf& leaf : leaves_)
       if (!leaf.accumulates) Tensor(leaf.leaf).set_grad(leaf.after);
+    slot_.backend->run_graph(graph_, {.key = take_draws(draws_), .optimizer_steps = steps});
   }
 
  private:

@@ -82,12 +82,12 @@ void run_graph(void* recorded, const GraphInputs& inputs) {
   const DeviceState& state = enter_device(kOp, graph.physical);
   TL_CHECK(inputs.optimizer_steps.size() == graph.steps.size(), BackendError, kOp, graph.steps.size(), " optimizer steps were recorded, ",
            inputs.optimizer_steps.size(), " are given");
-  if (index_failed(state)) throw_index_failure(graph.physical);
   std::memcpy(graph.contents.data(), &inputs.key, sizeof inputs.key);
   for (std::size_t i = 0; i < graph.steps.size(); ++i)
     write_step(graph.steps[i], inputs.optimizer_steps[i], graph.contents.data() + Graph::kKeyBytes + i * kStepBytes);
   write_block(graph, state.stream);
   check(kOp, "running the graph", cudaGraphLaunch(graph.exec, state.stream));
+  if (index_failed(state)) throw_index_failure(graph.physical);  // after the launch: the steps that it counts have been done
 }
 
 void destroy_graph(void* recorded) {

@@ -305,17 +305,18 @@ bool begins(const Context& context) {
 template <auto Kernel> struct Wrapped;
 template <class... Params, void (*KernelTable::*Kernel)(const Context&, Params...)> struct Wrapped<Kernel> {
   static void call(const Context& context, Params... arguments) {
-    if (context.graph) record(context, arguments...);
-    else run(context, arguments...);
+    if (context.graph) return record(context, arguments...);
+    throw_bad_index(context.physical);
+    run(context, arguments...);
   }
   static void run(const Context& context, Params... arguments) {
-    throw_bad_index(context.physical);
     if (!begins(context)) return;
     try {
       (cpu::backend().kernels.*Kernel)(translate(context), translate(context, arguments)...);
     } catch (const IndexError&) {
       std::lock_guard guard(simulation().fault_mutex);
-      simulation().devices[static_cast<std::size_t>(context.physical)].bad_index = std::current_exception();
+      std::exception_ptr& first = simulation().devices[static_cast<std::size_t>(context.physical)].bad_index;
+      if (!first) first = std::current_exception();
     }
   }
   static void record(const Context& context, Params... arguments) {
@@ -409,6 +410,7 @@ void end_graph(void*) {
 }
 void run_graph(void* graph, const GraphInputs& inputs) {
   for (const auto& call : static_cast<Graph*>(graph)->calls) call(inputs);
+  throw_bad_index(static_cast<Graph*>(graph)->physical);
 }
 void destroy_graph(void* graph) {
   if (t_recording == graph) t_recording = nullptr;
