@@ -368,8 +368,8 @@ TEST_CASE("checkpoints of other programs and networks are refused in one sentenc
 TEST_CASE("the first steps on a GPU are those on the CPU") {
   const TempFolder folder;
   const std::string simulated = "TENSORLITE_CUDA_PLUGIN=" TENSORLITE_SIMULATED_GPU_PLUGIN " TENSORLITE_SIMULATED_GPUS=1x2048";
-  for (const std::string model : {"cnn", "ctc-gru", "ctc-lstm"}) {
-    const std::string arguments = "--model " + model + " --steps 3 --epochs 1";
+  for (const std::string model : {"cnn", "ctc-gru", "ctc-lstm", "ctc-lstm --graph"}) {  // a captured step is the same step
+    const std::string arguments = "--model " + model + " --steps 4 --epochs 1,1";
     const json on_cpu = train(folder, arguments);
     const auto result =
         run(folder, "train --device gpu --size small --batch 8 --validation 1 --test 16 --json " + (folder / "gpu.json") + " " + arguments,

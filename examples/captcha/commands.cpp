@@ -35,6 +35,7 @@ tl::Device device_of(const std::string& name) { return name == "gpu" ? tl::gpu_d
 
 void train(const TrainSettings& settings) {
   prepare_devices(settings.threads, settings.precision);
+  tl::config::set_autotune(settings.autotune);
   const Recipe recipe = recipe_of(settings);
   const Outcome outcome = Trainer(settings, recipe, chosen_device(settings.device)).run();
   std::cout << tl::report::format_duration(outcome.run.seconds_total) << " in all, "

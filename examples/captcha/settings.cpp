@@ -150,6 +150,8 @@ class CommandLine {
     command->add_option("--precision", s.precision, "of products and convolutions in training: highest, tf32 or bfloat16")
         ->check(CLI::IsMember({"highest", "tf32", "bfloat16"}))
         ->capture_default_str();
+    command->add_flag("--graph", s.graph, "on a GPU record a training step once and run it as a whole (a CUDA graph)");
+    command->add_flag("--autotune", s.autotune, "measure how the GPU convolves fastest instead of trusting heuristics");
     add_threads(command, s.threads);
     add_font(command, s.font);
     command->add_option("--checkpoint", s.checkpoint, "write the state of training to this file after every epoch");

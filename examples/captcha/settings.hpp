@@ -27,6 +27,7 @@ struct TrainSettings {
   std::int64_t seed = 1;
   int threads = 0;
   std::string precision = "highest";
+  bool graph = false, autotune = false;
   double pause_after = 0;  ///< seconds; 0: never
   std::string checkpoint, resume, report, json, font;
 };

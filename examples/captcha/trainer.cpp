@@ -157,14 +157,14 @@ Outcome Trainer::run() {
   return outcome;
 }
 
-Trainer::StepResult Trainer::step(const tl::Tensor& pictures, const tl::Tensor& classes) {
+std::vector<tl::Tensor> Trainer::step(const std::vector<tl::Tensor>& batch) {
   optimizer_->zero_grad();
   tl::Tensor scores, loss;
   {
     std::optional<tl::Autocast> autocast;
     if (settings_.precision == "bfloat16") autocast.emplace();
-    scores = (*model_)(to_input(pictures));
-    loss = interpreter_.loss(scores, classes);
+    scores = (*model_)(to_input(batch[0]));
+    loss = interpreter_.loss(scores, batch[1]);
   }
   loss.backward();
   optimizer_->step();
@@ -179,8 +179,13 @@ Trainer::Score Trainer::train_epoch() {
   model_->train();
   loader_.set_epoch(epoch);
   for (const auto& batch : loader_) {
-    const StepResult result = step(batch.data, batch.target);
-    tally.add(result.loss, result.choices, batch.target);
+    if (captured_) {  // the next step overwrites its results
+      const auto& result = (*captured_)({batch.data, batch.target});
+      tally.add(result[0].clone(), result[1].clone(), batch.target);
+    } else {
+      const auto result = step({batch.data, batch.target});
+      tally.add(result[0], result[1], batch.target);
+    }
     done += batch.size();
     if (bar.due()) {
       tally.collect();
@@ -208,7 +213,10 @@ Trainer::Score Trainer::validate() {
 }
 
 void Trainer::begin_stage() {
+  captured_.reset();  // it holds on to the last stage's optimizer
   optimizer_ = make_optimizer(recipe_, recipe_.stages[stage_].lr, *model_);
+  if (settings_.graph)
+    captured_.emplace(tl::capture([this](const std::vector<tl::Tensor>& batch) { return step(batch); }, {.device = device_}));
   best_.clear();
   stopping_.reset();
   if (recipe_.patience > 0) stopping_.emplace(tl::optim::EarlyStoppingOptions{.patience = recipe_.patience});

@@ -4,6 +4,7 @@
 #include "evaluate.hpp"
 #include "settings.hpp"
 
+#include <tensorlite/capture.hpp>
 #include <tensorlite/io.hpp>
 
 namespace captcha {
@@ -31,10 +32,8 @@ class Trainer {
   struct Score {
     double loss = 0, accuracy = 0;
   };
-  struct StepResult {
-    tensorlite::Tensor loss, choices;
-  };
-  StepResult step(const tensorlite::Tensor& pictures, const tensorlite::Tensor& classes);
+  /// One step with pictures and classes; its loss and the network's choices.
+  std::vector<tensorlite::Tensor> step(const std::vector<tensorlite::Tensor>& batch);
   Score train_epoch();
   Score validate();
   void begin_stage();
@@ -63,6 +62,7 @@ class Trainer {
   std::size_t stage_ = 0;
   std::int64_t stage_epoch_ = 0;
   std::unique_ptr<tensorlite::optim::Optimizer> optimizer_;
+  std::optional<tensorlite::CapturedStep> captured_;
   std::optional<tensorlite::optim::EarlyStopping> stopping_;
   tensorlite::StateDict best_;  ///< weights of the stage's best epoch, where the recipe watches for it
   std::vector<tensorlite::report::Epoch> epochs_;
