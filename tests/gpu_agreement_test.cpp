@@ -367,7 +367,7 @@ TEST_CASE("gpu: recurrent layers") {
       }
   const DeviceScope scope(gpu_device());
   const RnnWeights w{zeros({4, 2}), zeros({4, 1}), zeros({4}), zeros({4})};
-  CHECK_THROWS_AS(lstm(zeros({3, 2, 2}), {w}, {.lengths = Tensor({1, 4}).to(kInt64)}), ValueError);
+  CHECK_THROWS_AS((lstm(zeros({3, 2, 2}), {w}, {.lengths = Tensor({1, 4}).to(kInt64)}), synchronize()), ValueError);
   CHECK_VALUES(lstm(zeros({3, 2, 2}), {w}, {.lengths = Tensor({1, 3}).to(kInt64)}).output, zeros({3, 2, 1}));
 }
 
@@ -390,8 +390,8 @@ TEST_CASE("gpu: CTC") {
   }
   const DeviceScope scope(gpu_device());
   const Tensor lp = log_softmax(zeros({4, 2, 3}), 2);
-  CHECK_THROWS_AS(ctc_loss(lp, Tensor({{1, 2}, {2, 3}})), IndexError);
-  CHECK_THROWS_AS(ctc_loss(lp, Tensor({{1, 2}, {2, 1}}), Tensor({4, 5})), ValueError);
+  CHECK_THROWS_AS((ctc_loss(lp, Tensor({{1, 2}, {2, 3}})), synchronize()), IndexError);
+  CHECK_THROWS_AS((ctc_loss(lp, Tensor({{1, 2}, {2, 1}}), Tensor({4, 5})), synchronize()), ValueError);
   CHECK_VALUES(zeros({2}) + 1, {1, 1});
 }
 
