@@ -383,3 +383,47 @@ TEST_CASE("recurrent modules: first weights in Keras's way, other dtypes, bad op
   CHECK_THROWS_AS((nn::LSTM{{.input_size = 3, .hidden_size = 3, .num_layers = 0}}), ValueError);
   CHECK_THROWS_AS((nn::GRU{{.input_size = 3, .hidden_size = 3, .dropout = 1.5}}), ValueError);
 }
+
+namespace {
+struct Reader : nn::Module {
+  nn::LSTM lstm{{.input_size = 5, .hidden_size = 6, .num_layers = 2, .bidirectional = true, .dropout = 0.3}};
+  nn::GRU gru{{.input_size = 12, .hidden_size = 260}};  // so many units go step by step on a GPU
+  nn::Linear fc{260, 4};
+  Reader() {
+    register_module("lstm", lstm);
+    register_module("gru", gru);
+    register_module("fc", fc);
+  }
+};
+}  // namespace
+
+TEST_CASE("captured steps of recurrent layers and CTC train as steps run op by op") {
+  const Device device = GENERATE(from_range(test_devices()));
+  const DeviceScope scope(device);
+  const auto train = [&](bool captured) {
+    manual_seed(14);
+    Reader net;
+    optim::SGD optimizer(net.named_parameters(), {.lr = 0.1});
+    const auto body = [&](const std::vector<Tensor>& in) {
+      optimizer.zero_grad();
+      const Tensor features = net.lstm.run(in[0], {.lengths = in[2]}).output;
+      const Tensor loss = ctc_loss_with_logits(net.fc(net.gru(features)), in[1], in[2]);
+      loss.backward();
+      optimizer.step();
+      return loss;
+    };
+    CapturedStep step = capture(body);
+    std::vector<double> numbers;
+    for (int i = 0; i < 6; ++i) {
+      const std::vector<Tensor> in{randn({7, 3, 5}), randint(1, 4, {3, 2}), randint(5, 8, {3})};
+      numbers.push_back((captured ? step(in)[0] : body(in)).item<double>());
+    }
+    CHECK(step.is_captured() == (captured && device.is_gpu()));
+    for (const Tensor& p : net.parameters())
+      for (const double v : values(p)) numbers.push_back(v);
+    return numbers;
+  };
+  const std::vector<double> captured = train(true), plain = train(false);
+  CHECK(difference(captured, plain, 1e-5, 1e-6) == "");
+  CHECK(plain[5] != plain[0]);
+}
