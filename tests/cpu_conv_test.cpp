@@ -165,6 +165,7 @@ TEST_CASE("conv2d of the shapes that networks are made of", "[cpu][conv]") {
   check<float>({5, 4, 4, 64, 32, 3, 3, params(1, 0)});
   check<float>({2, 7, 7, 33, 65, 3, 3, params(1, 1)});
   check<float>({3, 14, 13, 48, 80, 3, 3, params(1, 1)});
+  check<float>({1, 26, 26, 144, 32, 3, 3, params(1, 1)});
   check<float>({1, 17, 8, 16, 32, 3, 3, {{1, 1}, {1, 1}, {2, 0, 0, 3}, 1}});
   check<float>({9, 6, 6, 16, 16, 3, 3, params(1, 0)});
   check<float>({1, 3, 200, 2, 5, 3, 3, params(1, 1)});

@@ -41,7 +41,7 @@ struct WinogradGradient {
   const float* grad_out;
   float *grad_weight, *grad_bias;
 
-  bool pays() const { return channels <= 128 && winograd::sizes_fit(batch, h, w, channels, outputs); }
+  bool pays() const { return channels <= 512 && winograd::sizes_fit(batch, h, w, channels, outputs); }
 };
 void winograd_weight_gradient(const Context& context, const WinogradGradient& problem);
 

@@ -129,22 +129,16 @@ template <class T> bool gemm_as_dot_table(const Context& context, const Gemm<T>&
   const Workspace copy(context, copied ? sizeof(T) * static_cast<std::size_t>(rows * pitch + kPackSlack<T>) : 0);
   for (std::int64_t n = 0; n < p.batch; ++n) {
     const T *const a = p.a.data + n * p.a.batch_stride, *const b = p.b.data + n * p.b.batch_stride;
-    DotTable<T> d{.x = rows_are_thin ? a : b, .x_rows = rows, .x_stride = row_stride, .k = p.k, .c = p.c + n * p.c_batch_stride};
+    const T* x = rows_are_thin ? a : b;
     if (copied) {
-      pack_strip(copy.template data<T>(), pitch, Strip<T>{d.x, p.k, k_stride, rows, row_stride});
-      d.x = copy.template data<T>();
-      d.x_stride = pitch;
+      pack_strip(copy.template data<T>(), pitch, Strip<T>{x, p.k, k_stride, rows, row_stride});
+      x = copy.template data<T>();
     }
-    d.y = rows_are_thin ? b : a;
-    d.y_rows = std::max(p.m, p.n);
-    d.y_stride = rows_are_thin ? p.b.column_stride : p.a.row_stride;
-    d.c_x = rows_are_thin ? p.c_stride : 1;
-    d.c_y = rows_are_thin ? 1 : p.c_stride;
-    d.bias = p.bias;
-    d.bias_x = rows_are_thin ? 0 : 1;
-    d.bias_y = rows_are_thin ? 1 : 0;
-    d.activation = p.activation;
-    dot_table(d);
+    const std::int64_t x_stride = copied ? pitch : row_stride;
+    T* const c = p.c + n * p.c_batch_stride;
+    if (rows_are_thin)
+      dot_table(DotTable<T>{x, rows, x_stride, b, p.n, p.b.column_stride, p.k, c, p.c_stride, 1, p.bias, 0, 1, p.activation});
+    else dot_table(DotTable<T>{x, rows, x_stride, a, p.m, p.a.row_stride, p.k, c, 1, p.c_stride, p.bias, 1, 0, p.activation});
   }
   return true;
 }
