@@ -212,6 +212,7 @@ TEST_CASE("captcha train: bad arguments are exit code 2 and one sentence") {
       {"train --model cnn --batch 0", "--batch must be positive, it is 0"},
       {"train --model cnn --steps -1", "--steps must be positive, it is -1"},
       {"train --model cnn --validation 0", "--validation must be positive"},
+      {"train --model cnn --patience -1", "--patience must not be negative, it is -1"},
       {"train --model cnn --test 0", "--test must be positive"},
       {"train --model cnn --precision half", "--precision"},
       {"train --model cnn --pause-after 5", "--pause-after needs --checkpoint"},
@@ -251,6 +252,22 @@ TEST_CASE("the figures: every field, the same for one thread and two") {
   CHECK(two["threads"] == 2);
   CHECK(figures(two) == figures(one));
   CHECK(figures(train(folder, "--model ctc-lstm --steps 3 --epochs 1,1 --seed 8")) != figures(one));
+}
+
+TEST_CASE("a stage ends early when patience is over, and goes on from its best weights") {
+  const TempFolder folder;
+  const std::string file = folder / "run.ckpt";
+  // At such a learning rate the validation loss jumps up and down.
+  const json run = train(folder, "--model ctc-lstm --steps 3 --lr 1,1 --epochs 9,9 --patience 1 --checkpoint " + file);
+  std::vector<double> losses;
+  for (const auto& epoch : run["epochs"]) losses.push_back(epoch["val_loss"].get<double>());
+  REQUIRE(losses.size() >= 3);
+  REQUIRE(losses.size() < 18);
+  CHECK(!(losses.back() < losses[losses.size() - 2]));  // the epoch that ended it was no better
+  const tl::io::Checkpoint checkpoint = tl::io::load_checkpoint(file);
+  for (const auto& [name, best] : checkpoint.parts.at("best"))
+    if (best.dtype() == tl::kFloat32) CHECK(checkpoint.parts.at("model").at(name).to_vector<float>() == best.to_vector<float>());
+  CHECK(train(folder, "--model ctc-lstm --steps 3 --lr 1,1 --epochs 3,3 --patience 0")["epochs"].size() == 6);
 }
 
 TEST_CASE("a resumed run goes on with the same figures, across stages and early stopping") {

@@ -66,6 +66,7 @@ void check(const TrainSettings& s) {
   check_common(s.seed, s.threads);
   for (const auto& [flag, value] : {std::pair{"--batch", s.batch}, {"--steps", s.steps}, {"--validation", s.validation}})
     require(!value || *value > 0, flag, " must be positive, it is ", value.value_or(0));
+  require(!s.patience || *s.patience >= 0, "--patience must not be negative, it is ", s.patience.value_or(0));
   require(s.test > 0, "--test must be positive, it is ", s.test);
   require(s.pause_after >= 0, "--pause-after must not be negative, it is ", s.pause_after);
   require(s.pause_after == 0 || !s.checkpoint.empty(), "--pause-after needs --checkpoint, to go on from");
@@ -144,6 +145,9 @@ class CommandLine {
     command->add_option("--lr", lr_, "learning rate of each stage (1e-4,1e-5); default: the recipe's");
     command->add_option("--batch", s.batch, "pictures per step; default: the recipe's");
     command->add_option("--steps", s.steps, "per epoch; default: the recipe's");
+    command->add_option("--patience", s.patience,
+                        "epochs without a better validation loss that end a stage, which then takes its best weights; 0: none do; "
+                        "default: the recipe's");
     command->add_option("--validation", s.validation, "batches after each epoch; default: the recipe's");
     command->add_option("--test", s.test, "fresh pictures for the test at the end")->capture_default_str();
     command->add_option("--seed", s.seed, "of pictures, weights and dropout")->capture_default_str();

@@ -22,6 +22,7 @@ struct TrainSettings {
   std::vector<std::int64_t> epochs;  ///< of each stage, or of all together; empty: the recipe's
   std::vector<double> lr;            ///< of each stage; empty: the recipe's
   std::optional<std::int64_t> batch, steps;
+  std::optional<std::int64_t> patience;    ///< 0: no stage ends early
   std::optional<std::int64_t> validation;  ///< batches after each epoch
   std::int64_t test = 12800;               ///< pictures to test with at the end
   std::int64_t seed = 1;

@@ -87,6 +87,7 @@ Recipe recipe_of(const TrainSettings& settings) {
   Recipe recipe = make_recipe(settings.model, settings.scale);
   recipe.batch = settings.batch.value_or(recipe.batch);
   recipe.steps = settings.steps.value_or(recipe.steps);
+  recipe.patience = settings.patience.value_or(recipe.patience);
   recipe.validation_steps = settings.validation.value_or(recipe.validation_steps);
   if (!settings.lr.empty()) {
     std::vector<Stage> stages;
@@ -258,6 +259,7 @@ std::map<std::string, std::string> Trainer::identity() const {
   entries["lr"] = rates;
   entries["batch"] = std::to_string(recipe_.batch);
   entries["steps"] = std::to_string(recipe_.steps);
+  entries["patience"] = std::to_string(recipe_.patience);
   entries["seed"] = std::to_string(settings_.seed);
   entries["precision"] = settings_.precision;
   return entries;
