@@ -140,7 +140,7 @@ template <class T, class In> class Gemms {
 
   /// Adds up the chunks of k in their order.
   void combine() {
-    const std::int64_t rows = p_.batch * p_.m, pitch = plan_.pitch(), grain = 1 + 16384 / (pitch * cut_.chunks);
+    const std::int64_t rows = p_.batch * p_.m, pitch = plan_.pitch(), grain = 1 + kSerialWork / (pitch * cut_.chunks);
     parallel_for(rows, threads_ == 1 ? rows : grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         T* const sum = partial_.template data<T>() + row * pitch;

@@ -120,9 +120,6 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
   P acc[Rows][Packets];
   unroll<Rows>([&](auto i) TL_INLINE_LAMBDA { unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { acc[i][j] = pset1<P>(T(0)); }); });
 
-  if (out.accumulate)  // C will be read when the sums are ready: have it near by then
-    unroll<Rows>([&](auto i)
-                     TL_INLINE_LAMBDA { unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { prefetch(out.c + i * out.c_stride + j * L); }); });
   const T* b = in.b;
   const std::int64_t b_stride = in.b_stride, depth = in.depth, ahead_step = in.ahead_step;
   const char* ahead = in.ahead ? in.ahead : reinterpret_cast<const char*>(b);
@@ -132,7 +129,6 @@ template <class T, int Rows, int Packets, AForm form> void compute(const TileInp
       fetch_ahead(ahead);
       P bk[Packets];
       unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { bk[j] = ploadu<P>(b + j * L); });
-      unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { prefetch(b + 4 * b_stride + j * L); });
       unroll<Rows>([&](auto i) TL_INLINE_LAMBDA {
         const P ai = pset1<P>(a.template at<i>());
         unroll<Packets>([&](auto j) TL_INLINE_LAMBDA { acc[i][j] = pmadd(ai, bk[j], acc[i][j]); });
