@@ -169,10 +169,10 @@ TEST_CASE("gpu: A52 a part of cuDNN that cannot be loaded") {
   }
   if (auto child = own_process(library_path(folder.path()))) {
     INFO(broken << ": " << child->output);
-    if (broken == "libcudnn.so.9" || broken == "libcudnn_graph.so.9") {
-      CHECK(contains(child->output, "convolutions do without cuDNN"));
-      CHECK(contains(child->output, "built for cuDNN"));
-    }
+    // cuDNN itself goes on to look for a part elsewhere, so it may work after all; the right numbers are asked for below.
+    const bool warned = contains(child->output, "convolutions do without cuDNN");
+    CHECK((warned || broken != "libcudnn.so.9"));
+    CHECK(warned == contains(child->output, "built for cuDNN"));
     return;
   }
   check_convolution();
