@@ -67,11 +67,19 @@ std::pair<Tensor, Tensor> cross_entropy_forward(const Tensor& logits, const Tens
   return {losses, log_sum_exp};
 }
 
+std::pair<Tensor, Tensor> mean_of_rows(const Tensor& losses, const Tensor& labels, std::int64_t ignore_index) {
+  const Placed<2> in("Mean", losses, labels);
+  Tensor mean = make_tensor({}, losses.dtype(), in.device), share = make_tensor({}, losses.dtype(), in.device);
+  TL_CALL(in, mean_of_rows, mean.raw(), share.raw(), dense(in[0]).reshape({-1}).raw(), dense(in[1]).reshape({-1}).raw(), ignore_index);
+  return {mean, share};
+}
+
 Tensor cross_entropy_gradient(const Tensor& g, const Tensor& logits, const Tensor& log_sum_exp, const Tensor& labels,
                               CrossEntropyParams params) {
   const Placed<4> in("SparseSoftmaxCrossEntropyWithLogitsGrad", g, logits, log_sum_exp, labels);
   Tensor out = make_tensor(logits.sizes(), logits.dtype(), in.device);
-  TL_CALL(in, cross_entropy_backward, out.raw(), dense(in[0]).raw(), dense(in[1]).raw(), dense(in[2]).raw(), dense(in[3]).raw(), params);
+  const Tensor gradients = in[0].dim() == 1 && in[0].stride(0) == 0 ? in[0] : dense(in[0]);
+  TL_CALL(in, cross_entropy_backward, out.raw(), gradients.raw(), dense(in[1]).raw(), dense(in[2]).raw(), dense(in[3]).raw(), params);
   return out;
 }
 

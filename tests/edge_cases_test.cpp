@@ -148,3 +148,28 @@ TEST_CASE("strides, dilations, paddings and windows that would overflow", "[edge
   CHECK_THROWS_AS(avg_pool2d(x, kMost / 2, {.padding = kMost / 4}), ValueError);
   CHECK_THROWS_WITH(max_pool2d(x, 2, {.stride = big}), ContainsSubstring("max_pool2d: stride must be positive and below 2^31"));
 }
+
+TEST_CASE("the mean of cross-entropy and nll_loss leaves ignored rows out, of many rows and of none") {
+  const Device device = GENERATE(from_range(test_devices()));
+  const DeviceScope scope(device);
+  manual_seed(4);
+  constexpr std::int64_t kRows = 40001;
+  const Tensor logits = randn({kRows, 3}, {.dtype = kFloat64}).requires_grad_(), labels = randint(0, 3, {kRows});
+  const Tensor mixed = where(rand({kRows}) < 0.3, full_like(labels, -100), labels);
+  const Tensor counted = (mixed != -100).to(kFloat64), number = sum(counted);
+  const Tensor loss = cross_entropy(logits, mixed);
+  CHECK_VALUES(loss, sum(cross_entropy(logits, mixed, {.reduction = Reduction::none})) / number, 1e-12, 0);
+  CHECK_VALUES(nll_loss(log_softmax(logits, 1), mixed), loss, 1e-12, 0);
+  loss.backward();
+  const Tensor expected = (softmax(logits.detach(), 1) - one_hot(labels, 3, kFloat64)) * unsqueeze(counted / number, 1);
+  CHECK_VALUES(logits.grad(), expected, 1e-9, 1e-15);
+
+  const Tensor few = leaf(logits.detach().narrow(0, 0, 4)), ignored = full({4}, -100);
+  const Tensor nothing = cross_entropy(few, ignored);
+  CHECK(std::isnan(nothing.item<double>()));
+  nothing.backward();
+  CHECK_VALUES(few.grad(), std::vector<double>(12, 0));
+  CHECK(std::isnan(cross_entropy(zeros({0, 3}), zeros({0}, {.dtype = kInt64})).item<float>()));
+  const auto mean_loss = [&](const std::vector<Tensor>& in) { return cross_entropy(in[0], Tensor{-100, 2, 0, 1}); };
+  CHECK(gradgradcheck(mean_loss, {leaf(logits.detach().narrow(0, 0, 4))}).message == "");
+}

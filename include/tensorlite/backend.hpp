@@ -167,9 +167,12 @@ class Workspace {
   X(softmax, (const View& out, const View& in, bool log))                                                                          \
   X(softmax_backward, (const View& grad_in, const View& grad_out, const View& result, bool log))                                  \
   /* losses, log_sum_exp: dense [rows] of the logits' accumulation type; logits dense [rows, classes]; labels dense int64 [rows].   \
-     A label outside [0, classes) that is not ignore_index throws IndexError naming it. Ignored rows: loss 0, gradient 0. */       \
+     A label outside [0, classes) that is not ignore_index throws IndexError naming it. Ignored rows: loss 0, gradient 0.         \
+     grad_losses may also be one for all rows (stride 0). */       \
   X(cross_entropy, (const View& losses, const View& log_sum_exp, const View& logits, const View& labels, CrossEntropyParams params)) \
   X(cross_entropy_backward, (const View& grad_logits, const View& grad_losses, const View& logits, const View& log_sum_exp, const View& labels, CrossEntropyParams params)) \
+  /* mean of dense losses [rows] over the rows whose label is not ignore_index, and 1 / their number: 0-d, of the losses' type. */  \
+  X(mean_of_rows, (const View& mean, const View& share, const View& losses, const View& labels, std::int64_t ignore_index))        \
   /* CTC of scores [frames, N, classes], any strides but dense classes, float32 or float64. losses: dense [N] of that dtype; grad_scores:   \
      dense like scores, absent when not wanted: d losses[n] / d scores[:, n]. targets: dense int64 [N, labels]; lengths: dense int64 [N],  \
      absent: all. A label outside [0, classes) or the blank throws IndexError, a length out of range ValueError, naming it. */     \

@@ -88,6 +88,7 @@ template <class T> class GradientWriter {
       : shape_{logits.size(0), logits.size(1), 1},
         source_(logits),
         gradients_(grad_losses),
+        gradient_stride_(grad_losses.stride(0)),
         sink_(grad_logits),
         labels_(labels),
         params_(params) {}
@@ -115,7 +116,7 @@ template <class T> class GradientWriter {
       std::fill_n(out, n, T(0));
     } else {
       T g;
-      gradients_.copy(&g, at, 1, 1);
+      gradients_.copy(&g, at * gradient_stride_, gradient_stride_, 1);
       const T* in = source_.run(at * n, n, buffer);
       const Vec<T> scale(static_cast<T>(g / row_exponentials(out, in, n, row_max(in, n)))), everywhere(g * spread());
       map_row(out, out, n, [&](Vec<T> e) { return e * scale - everywhere; });
@@ -127,7 +128,7 @@ template <class T> class GradientWriter {
   void columns(std::int64_t first, std::int64_t count, T* lines) const {
     T largest[kLines], scale[kLines], g[kLines] = {};
     const std::int64_t n = shape_.n;
-    gradients_.copy(g, first, 1, count);
+    gradients_.copy(g, first * gradient_stride_, gradient_stride_, count);
     columns_max(lines, n, count, largest);
     columns_exponentials(lines, lines, n, count, largest, scale);
     for_each_lane<T>(count, [&](std::int64_t j) { (Vec<T>::load(g + j) / Vec<T>::load(scale + j)).store(scale + j); });
@@ -144,12 +145,47 @@ template <class T> class GradientWriter {
 
   LineShape shape_;
   Source<T> source_, gradients_;
+  std::int64_t gradient_stride_;
   Sink<T> sink_;
   const std::int64_t* labels_;
   CrossEntropyParams params_;
 };
 
+/// In pieces of a fixed size, so that the result does not depend on the number of threads.
+void mean_of(const View& mean, const View& share, const View& losses, const std::int64_t* labels, std::int64_t ignore_index) {
+  constexpr std::int64_t kPiece = 16384;
+  struct Part {
+    double sum = 0;
+    std::int64_t count = 0;
+  };
+  const std::int64_t rows = losses.numel();
+  std::vector<Part> parts(static_cast<std::size_t>((rows + kPiece - 1) / kPiece));
+  const Source<double> source(losses);
+  parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> values(static_cast<std::size_t>(std::min(rows, kPiece)));
+    for (std::int64_t p = begin; p < end; ++p) {
+      const std::int64_t first = p * kPiece, count = std::min(kPiece, rows - first);
+      Part& part = parts[static_cast<std::size_t>(p)];
+      source.copy(values.data(), first, 1, count);
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (labels[first + i] == ignore_index) continue;
+        part.sum += values[static_cast<std::size_t>(i)];
+        ++part.count;
+      }
+    }
+  });
+  Part all;
+  for (const Part& part : parts) all.sum += part.sum, all.count += part.count;
+  const double result[2] = {all.sum / static_cast<double>(all.count), 1 / static_cast<double>(all.count)};
+  Sink<double>(mean).store(0, 1, &result[0], 1);
+  Sink<double>(share).store(0, 1, &result[1], 1);
+}
+
 }  // namespace
+
+void mean_of_rows(const Context&, const View& mean, const View& share, const View& losses, const View& labels, std::int64_t ignore_index) {
+  mean_of(mean, share, losses, labels.ptr<std::int64_t>(), ignore_index);
+}
 
 void cross_entropy(const Context& context, const View& losses, const View& log_sum_exp, const View& logits, const View& labels,
                    CrossEntropyParams params) {

@@ -55,7 +55,7 @@ template <class T> struct LogitGradient {
   const T* logits;
   const C* log_sum_exp;
   const std::int64_t* labels;
-  std::int64_t classes, ignore_index;
+  std::int64_t classes, ignore_index, gradient_stride;
   C smoothing;
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t row = i / classes, c = i - row * classes, label = labels[row];
@@ -64,11 +64,56 @@ template <class T> struct LogitGradient {
       return;
     }
     const C target = (c == label ? 1 - smoothing : C(0)) + smoothing / static_cast<C>(classes);
-    grad_logits[i] = store<T>(grad_losses[row] * (exp(load(logits[i]) - log_sum_exp[row]) - target));
+    grad_logits[i] = store<T>(grad_losses[row * gradient_stride] * (exp(load(logits[i]) - log_sum_exp[row]) - target));
+  }
+};
+
+/// The rows that count: their losses' sum, their number.
+template <class C> struct CountedSum {
+  C sum = 0;
+  std::int64_t count = 0;
+  __device__ void merge(const CountedSum& o) {
+    sum += o.sum;
+    count += o.count;
+  }
+};
+
+template <class T> struct CountedRows {
+  using C = Compute<T>;
+  struct Loaded {
+    T loss;
+    bool counts;
+  };
+  const T* losses;
+  const std::int64_t* labels;
+  std::int64_t ignore_index;
+  __device__ int line(std::int64_t) const { return 0; }
+  __device__ Loaded load(int, std::int64_t i) const { return {losses[i], labels[i] != ignore_index}; }
+  __device__ void add(CountedSum<C>& sum, const Loaded& row, std::int64_t) const {
+    if (row.counts) sum.sum += cuda::load(row.loss), ++sum.count;
+  }
+};
+
+template <class T> struct StoreMean {
+  T *mean, *share;
+  __device__ void operator()(std::int64_t, const CountedSum<Compute<T>>& sum) const {
+    const auto count = static_cast<Compute<T>>(sum.count);
+    *mean = store<T>(sum.sum / count);
+    *share = store<T>(1 / count);
   }
 };
 
 }  // namespace
+
+void mean_of_rows(const Context& context, const View& mean, const View& share, const View& losses, const View& labels,
+                  std::int64_t ignore_index) {
+  dispatch_floating(context, losses.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    reduce_rows<CountedSum<Compute<T>>>(context, 1, losses.numel(),
+                                        CountedRows<T>{losses.ptr<T>(), labels.ptr<std::int64_t>(), ignore_index},
+                                        StoreMean<T>{mean.ptr<T>(), share.ptr<T>()});
+  });
+}
 
 void cross_entropy(const Context& context, const View& losses, const View& log_sum_exp, const View& logits, const View& labels,
                    CrossEntropyParams params) {
@@ -96,9 +141,10 @@ void cross_entropy_backward(const Context& context, const View& grad_logits, con
   dispatch_floating(context, logits.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     using C = Compute<T>;
-    for_each_index(context, logits.numel(),
-                   LogitGradient<T>{grad_logits.ptr<T>(), grad_losses.ptr<C>(), logits.ptr<T>(), log_sum_exp.ptr<C>(),
-                                    labels.ptr<std::int64_t>(), classes, params.ignore_index, static_cast<C>(params.label_smoothing)});
+    for_each_index(
+        context, logits.numel(),
+        LogitGradient<T>{grad_logits.ptr<T>(), grad_losses.ptr<C>(), logits.ptr<T>(), log_sum_exp.ptr<C>(), labels.ptr<std::int64_t>(),
+                         classes, params.ignore_index, grad_losses.stride(0), static_cast<C>(params.label_smoothing)});
   });
 }
 

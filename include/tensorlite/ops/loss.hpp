@@ -27,10 +27,14 @@ TL_API Tensor cross_entropy_gradient_recorded(const Tensor& g, const Tensor& log
 inline Tensor reduce_loss(const Tensor& losses, Reduction reduction) {
   return reduction == Reduction::none ? losses : reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
+/// The mean and 1 / the number of rows in it.
+TL_API std::pair<Tensor, Tensor> mean_of_rows(const Tensor& losses, const Tensor& labels, std::int64_t ignore_index);
 /// Mean over the rows that are not ignored; 0 / 0 is NaN, as in PyTorch.
 inline Tensor reduce_rows(const Tensor& losses, const Tensor& labels, std::int64_t ignore_index, Reduction reduction) {
   if (reduction != Reduction::mean) return reduce_loss(losses, reduction);
-  return sum(losses) / sum(labels != ignore_index).to(losses.dtype());
+  const auto [mean, share] = mean_of_rows(losses, labels, ignore_index);
+  return record("Mean", mean, {losses}, {share},
+                [sizes = losses.sizes()](const BackwardContext& c, const Tensor& g) { return Gradients{expand(g * c.saved(0), sizes)}; });
 }
 }  // namespace detail
 
