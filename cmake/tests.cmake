@@ -55,7 +55,7 @@ foreach(source IN LISTS tensorlite_tests)
       add_test(NAME ${name}_simulated COMMAND ${name})
       set_tests_properties(${name}_simulated PROPERTIES LABELS simulated ENVIRONMENT
         "${tensorlite_no_leak_check};TENSORLITE_CUDA_PLUGIN=$<TARGET_FILE:tensorlite_simulated_gpu>;TENSORLITE_SIMULATED_GPUS=1x2048;TENSORLITE_TEST_DEVICE=GPU:0;TENSORLITE_REQUIRE_DEVICE=1")
-    elseif(name MATCHES "^device_")
+    elseif(name MATCHES "^(device|captcha)_")
       set_tests_properties(${name} PROPERTIES ENVIRONMENT "${tensorlite_no_leak_check}")
     endif()
   endif()
